@@ -28,7 +28,7 @@ import torch
 
 from hubbub.core.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.product import lift, project
+from hubbub.core.protocol.projection.projected_sum import lift, project
 from hubbub.core.protocol.round.draw import Draw
 
 DRAW = Draw(seed=bytes(range(32)), step=1)

@@ -20,7 +20,7 @@ from torch import nn
 from hubbub.core.errors import DataError
 from hubbub.core.protocol.projection import projected_sum
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.projection.projected_sum import project
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, per_unit_model

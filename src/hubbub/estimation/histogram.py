@@ -34,7 +34,6 @@ class Histogram(OneSum):
     """How the values of a numeric column are spread over bins.
 
     Args:
-        column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost; a
             value equal to one belongs to the bin above it.
     """

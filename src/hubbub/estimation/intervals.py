@@ -145,7 +145,6 @@ def count(
     A number that noise has made negative counts as 0: the interval then is wider than it need be.
 
     Args:
-        value: the noisy number.
         error: standard deviation of its noise.
         z: standard deviations that the interval reaches.
         quantity, names: as for `Estimate`.

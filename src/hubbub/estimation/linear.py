@@ -49,7 +49,6 @@ class Linear(OfOutcome, OneSum):
     """Slopes and differences of a numeric outcome; incomplete records are left out.
 
     Args:
-        outcome: a numeric column.
         on: see `Regression`.
     """
 

@@ -103,7 +103,6 @@ class Quantiles(OneSum):
     """Quantiles of a numeric column; records without a value are left out.
 
     Args:
-        column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost.
         at: probabilities, each between 0 and 1.
         by: classes of the column that divides records into groups; records without it are left out.

@@ -285,7 +285,6 @@ class _Rate:
     """One group's noisy events, in parts of the most of a record, and time, of twice the horizon.
 
     Args:
-        name: of the group.
         events, time, sigma: the numbers, and the standard deviation of their noise.
         dispersion: the variance of events by chance, over their mean.
     """

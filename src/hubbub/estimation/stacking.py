@@ -237,8 +237,6 @@ class Stacked:
     """All questions of a study as one vector of sensitivity 1 (substitution: diameter 1).
 
     Args:
-        names: of the questions.
-        statistics: the questions themselves, as many.
         parts: of the budget, by question; they add up to 1.
         scales: what their blocks are multiplied by; no unit.
     """
@@ -343,7 +341,6 @@ class Stacked:
         """What may be said of one question, before any record is touched.
 
         Args:
-            name: of the question.
             records: about how many records there are, from the study.
             sigma: standard deviation of all noise in each number of one noisy sum.
         """

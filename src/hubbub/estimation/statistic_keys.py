@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Key,
     Section,
-    is_number,
     key_of,
     number,
     numbers,
@@ -25,7 +23,7 @@ from hubbub.core.settings import (
     text,
 )
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Levels, column_of
+from hubbub.core.tabular.levels import Levels, column_of, cuts_from
 
 MOST_BINS, _ON_GRID = 1000, 12  # the second of times, if nothing is said
 SPACINGS = ("equal", "log")
@@ -165,10 +163,6 @@ _NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but
 class StatisticKeys:
     """The keys of one statistic, held against the columns.
 
-    Args:
-        section: the table.
-        columns: of the study, by name.
-
     Every method refuses what is wrong with a `StudyError` of one sentence.
     """
 
@@ -276,7 +270,7 @@ class StatisticKeys:
             high = self.section.number("horizon", high, least=low, most=high, open_low=True)
         value = self.section.content.get("bins", bins)
         if isinstance(value, list):
-            cuts = _cuts(self.section.path("bins"), value, low, high)
+            cuts = cuts_from(self.section.path("bins"), value, low, high, MOST_BINS - 1)
             return (low, *(cuts if horizon else column.cuts_between(cuts)), high)
         number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
         if not horizon:
@@ -378,7 +372,7 @@ class StatisticKeys:
         if column.categories or not isinstance(value, list):
             more = "" if column.categories else ", or break points such as [40, 60]"
             raise inner.refusal(name, f'"{word}"{more}', "choose one")
-        cuts = _cuts(inner.path(key_of(name)), value, *column.bounds)
+        cuts = cuts_from(inner.path(key_of(name)), value, *column.bounds, MOST_BINS - 1)
         return Levels(column=column, cuts=cuts)
 
 
@@ -414,15 +408,3 @@ def _written(value: Any) -> Any:
     if isinstance(value, Levels) and value.cuts:
         return {value.column.name: list(value.cuts)}
     return column_of(value).name if isinstance(value, Levels | Column) else value
-
-
-def _cuts(path: str, value: Any, low: float, high: float) -> tuple[float, ...]:
-    """Break points that rise between two bounds."""
-    is_list = isinstance(value, list) and all(map(is_number, value))
-    cuts = tuple(float(one) + 0.0 for one in value) if is_list else ()
-    if not 0 < len(cuts) < MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
-        raise StudyError(
-            f"expected {path} to be break points that rise between the "
-            f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
-        )
-    return cuts

@@ -345,9 +345,7 @@ class CurveReadings:
     """Numbers that one curve tells.
 
     Args:
-        course: the curve.
         name: of its group, empty for all.
-        confidence: of intervals.
     """
 
     def __init__(self, course: SurvivalCourse, name: str, confidence: float) -> None:

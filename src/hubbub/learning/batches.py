@@ -235,7 +235,6 @@ class PaddedBatches:
     """A silo's records, and sums over pieces of batches of them.
 
     Args:
-        records: the silo's own.
         null: inputs of the null record, which the model takes; of a record's shape, or of a
             unit's: then each row of a batch holds all that a patient has, and `places` says how
             many records that are.
@@ -296,14 +295,11 @@ class PaddedBatches:
         """The work on one piece, without the rows at which the model raises."""
         seed = int(self._source.words(1)[0] >> np.uint64(1))
         run = partial(self._run, seed, work)
-        if len(piece) == 1:  # nobody else's part is in it
-            alone = run(piece)
-            if alone is None:
-                self._check_machine(run, piece)
-            return np.zeros(size) if alone is None else alone
-        piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
+        shared = len(piece) > 1  # else nobody else's part is in it
+        if shared:
+            piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
         part = run(piece)
-        if part is None and run(np.full_like(piece, EMPTY)) is not None:
+        if part is None and shared and run(np.full_like(piece, EMPTY)) is not None:
             fault = self._at_fault(piece, np.flatnonzero(piece != EMPTY), run)
             self._raising[piece[fault]] = True  # and no log has a word of it
             piece[fault] = EMPTY

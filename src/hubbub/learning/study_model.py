@@ -19,8 +19,7 @@ from torch import nn
 
 import hubbub.learning as learning
 from hubbub.core.errors import ModelError
-from hubbub.core.protocol.projection.product import lift
-from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, lift, projection_of
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.source import is_own

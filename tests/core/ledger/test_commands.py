@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.core.errors import UserError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.desk.cli.accounting_event import event_of
+from hubbub.desk.cli.ledger_commands import event_of
 from hubbub.desk.cli.main import main
 from ledger.book import (
     DELTA,

@@ -12,7 +12,7 @@ import pytest
 
 from hubbub.core.protocol.agreement.key_agreement import Agreement
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.projection.projected_sum import project
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.token_lists.joint_batch import partition, without_replacement
 from hubbub.learning.layer_projection import layer_matrices

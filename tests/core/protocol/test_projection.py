@@ -23,8 +23,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at, 
 from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
 from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
-from hubbub.core.protocol.projection.product import lift, project
-from hubbub.core.protocol.projection.projected_sum import clipped_sum
+from hubbub.core.protocol.projection.projected_sum import clipped_sum, lift, project
 from hubbub.core.protocol.round.draw import Draw, draw_of
 from hubbub.core.protocol.round.silo import Silo
 from protocol.parties import world

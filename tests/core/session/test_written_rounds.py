@@ -42,13 +42,14 @@ def test_p9_a_lost_session_is_counted_to_the_end_of_its_epoch(
     attempts: int, begun: int, counted: int
 ) -> None:
     """A row has paid for it, whether it was used or not; 12 - `attempts` were made before."""
-    lost, whole = mock.Mock(attempts_begun=begun, opening=()), mock.Mock(opening=())
+    numbers = mock.Mock(steps=12, grid_step=1.0)
+    lost, whole = (mock.Mock(opening=(), round_parameters=numbers) for _ in range(2))
+    lost.attempts_begun = begun
     lost.round.side_effect = AbsentError({})
     whole.round.return_value = (np.zeros(2, np.int64), 1)
     sums = NoisySums(
         set_up=mock.Mock(side_effect=[lost, whole]),
         record=mock.Mock(),
-        round_parameters=mock.Mock(steps=12, grid_step=1.0),
         epoch=4,
         lost=mock.Mock(),
     )
@@ -60,14 +61,13 @@ def test_p9_a_lost_session_is_counted_to_the_end_of_its_epoch(
 def test_p8_a_sum_comes_back_by_the_matrix_of_the_model_as_silos_read_it() -> None:
     """They draw it by the digest of what arrived, which a shortened model is not before it left."""
     numbers = replace(WORLD.round_parameters, short_models=True, parameters=2)
-    opened = mock.Mock(opening=())
+    opened = mock.Mock(opening=(), round_parameters=numbers)
     opened.round.return_value = (np.zeros(2, np.int64), 1)
     opened.aggregator.attempt.seed = bytes(32)
     lift = mock.Mock(return_value=np.zeros(3))
     sums = NoisySums(
         set_up=mock.Mock(return_value=opened),
         record=mock.Mock(),
-        round_parameters=numbers,
         epoch=1,
         lost=mock.Mock(),
         lift=lift,

@@ -261,7 +261,7 @@ REFUSED = {
     "one column": ('targets = ["died"]', 'columns = ["age"]', "2 to 60 columns"),
     "one sum": ("bins = 5", "sums = 1", "sums"),
     "cuts of classes": ("bins = 5", "cuts = {sex = [1]}", "cuts"),
-    "falling cuts": ("bins = 5", "cuts = {age = [60, 30]}", "increasing"),
+    "falling cuts": ("bins = 5", "cuts = {age = [60, 30]}", "synthetic.cuts.age"),
     "a part of nothing else": ("bins = 5", "epsilon = 1.0", "epsilon"),
     "a strange key": ("bins = 5", "bin = 5", "bin"),
 }

@@ -34,7 +34,7 @@ from hubbub.core.protocol.primitives.wire import (
     Tag,
 )
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.product import lift, project
+from hubbub.core.protocol.projection.projected_sum import lift, project
 from hubbub.core.protocol.round import batches, draw
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.attempt_sum import AttemptSum

@@ -86,7 +86,6 @@ def releases(
     """What `steps` steps release to one adversary; the table above, row by row.
 
     Args:
-        account: of every step.
         noise_multiplier: sigma / C of the noise that this adversary does not know (P3).
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.

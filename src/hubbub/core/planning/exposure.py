@@ -1,7 +1,7 @@
 """Who can learn how much: epsilon for every adversary, from the outsider to all silos but one.
 
 An adversary is a number of noise shares that it can subtract (P3, P4), and a number of records that
-are its own (P10); this file counts both and asks `mechanisms` for the rest.
+are its own (P10); this file counts both and asks `accounts` for the rest.
 """
 
 from __future__ import annotations
@@ -186,9 +186,6 @@ def epsilon_against(
     """Certified epsilon of the first `steps` steps, the certificate's part included; inf past 50.
 
     Args:
-        account: of every step.
-        certificate: what to add.
-        delta: the study's.
         steps: attempts, finished or not.
         near: the study's epsilon, for which the certificate's part is already known.
         noise: sigma / C that the adversary does not know.

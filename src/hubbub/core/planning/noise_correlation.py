@@ -54,7 +54,6 @@ class Correlation:
 
     Args:
         coefficients: of C, its first column in units of 1 / UNIT; more than one.
-        steps: of the study.
         error: of the training's noise, relative to independent noise at the same epsilon; no unit.
             It is the root of the mean square over all steps, in the optimizer's own sums.
     """
@@ -291,9 +290,7 @@ def correlation_for(
         option: that chooses C, by the name it is registered under.
         bands: how many; 0: the best number of them.
         momentum, schedule: of the optimizer whose error counts.
-        steps: of the query.
         rate: with which a record is in a batch.
-        epsilon, delta, relation: what is promised.
     """
 
     def error(many: int) -> float:

@@ -108,7 +108,6 @@ def shares_of(parties: Parties, *, announced: bool = False) -> NoiseShares:
     """The shares of a study's silos.
 
     Args:
-        parties: who takes part.
         announced: whether noise is independent from sum to sum, so that shares may follow from the
             set that is named; see `may_announce`.
 

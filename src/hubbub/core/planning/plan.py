@@ -301,10 +301,7 @@ class Plan:
         }
 
     def _options_to_dict(self) -> dict[str, Any]:
-        """What the options that are used say of themselves; see `plan.py`.
-
-        The first two are there always.
-        """
+        """What the options that are used say of themselves; the first two are there always."""
         division = self.main.division
         projected = accounts.account_of(self.mechanism).projected
         options: dict[str, Any] = {
@@ -340,9 +337,7 @@ def warnings_of(
     """What a reader should know before approving the study.
 
     Args:
-        study: the study.
         mechanism: of the query that the study's epsilon is calibrated by, with its noise.
-        batches, exposures, patient: of its plan.
         words: what the queries have to say themselves, that one last.
     """
     sentences = _trusting(study, exposures)

@@ -47,8 +47,6 @@ def certificate_for(
     the widest, so that the certificate holds for every grid.
 
     Args:
-        mechanism: of the sums.
-        parties: who takes part.
         numbers: how many numbers a silo sends per step, if that is known.
         parameters: how many the model has, if that is known; a projection's entries depend on it.
         widest: how much wider a share may be than where all silos take part (P3).
@@ -142,10 +140,8 @@ class PlannedQuery(Generic[Q_co]):
     the sum; their ratio has no unit.
 
     Args:
-        query: what is asked.
         mechanism: how its sums are made, with the noise.
         numbers: of a sum before any projection; None if that is not known yet.
-        parties: who takes part.
         division: how the stated noise is divided among silos (P3).
         word_bits: bits of one number on its way to the aggregator: 16, 32 or 64.
         share_sigma_grid: standard deviation of one silo's noise where all take part, in grid steps.
@@ -256,8 +252,6 @@ def capacity_of(study: Study, name: str, records: int) -> int:
     """The most records that a silo may hold.
 
     Args:
-        study: the study.
-        name: of the silo.
         records: how many it has, which only decides where nothing is stated.
 
     Raises:

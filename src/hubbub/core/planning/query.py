@@ -198,7 +198,6 @@ class Query(ABC):
         """What a plan says of it besides, for people.
 
         Args:
-            planned: the query with its noise.
             records: the public number of units in all; 0: not public.
         """
         return []
@@ -214,8 +213,6 @@ class Query(ABC):
         """Metrics that one noisy sum gives, of a query that is asked between the main one's steps.
 
         Args:
-            total: the sum.
-            learner: what the model is.
             sigma: standard deviation of the noise in each of its numbers, at most.
         """
         return {}
@@ -270,12 +267,7 @@ class SteppedQuery(Query):
         return state.parameters
 
     def effect(self, prepared: Any, state: QueryState) -> Any:
-        """A study made ready to run, as it is once this is answered: as before, unless said here.
-
-        Args:
-            prepared: the study.
-            state: where the query came to.
-        """
+        """A prepared study, as it is once this is answered: as before, unless said here."""
         return prepared
 
     def misfit(self, sent: Parameters, begin: Parameters | None, sums: int) -> str:
@@ -285,7 +277,6 @@ class SteppedQuery(Query):
         verifies a run whose sums were not kept.
 
         Args:
-            sent: what goes down.
             begin: what does for the first sum; None if that is not known here.
             sums: the most that may have been made before.
         """
@@ -311,13 +302,7 @@ class SteppedQuery(Query):
         """Put into a run's folder what its sums have given so far."""
 
     def session_findings(self, folder: Path, purpose: str, course: Course) -> Iterator[Finding]:
-        """What a replay of one of its sessions says of files that are neither model nor answers.
-
-        Args:
-            folder: of the run.
-            purpose: of the session.
-            course: where its sums led.
-        """
+        """What a replay of one of its sessions says of files that are neither model nor answers."""
         return iter(())
 
     def initial(self, plan: Plan) -> Parameters | None:
@@ -336,9 +321,6 @@ class SteppedQuery(Query):
         A finding names its files (`Finding.on`); one that none names is told as not computed.
 
         Args:
-            folder: of the run.
-            plan: of the study.
-            course: where its sums led.
             shown: the RESULTs of all sessions.
         """
 

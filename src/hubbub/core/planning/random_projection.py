@@ -105,8 +105,6 @@ class RandomProjection:
         """How it is charged; the table of `accounts.py`.
 
         Args:
-            sampling, relation: of the mechanism's account.
-            steps: of the mechanism.
             delta: of the study, of which a slack is a part.
         """
         account = self._account(sampling, relation)
@@ -202,7 +200,6 @@ class Projected:
         Args:
             noise: sigma / C that the adversary does not know.
             step: all steps, as if nothing were projected.
-            relation: of neighbours.
             plain: what they release at some noise, as if nothing were projected.
         """
         if self.account == EXACT:

@@ -95,9 +95,6 @@ def plan_alone(
     """A query that has all of epsilon, and the threat that its noise was found for.
 
     Args:
-        query: what is asked.
-        parties: who takes part.
-        privacy: what its sums may cost.
         shares: how the stated noise is divided among silos (P3).
     """
     threat = exposure.Threat(
@@ -202,7 +199,6 @@ def queries_of(
     """The main query of a study, which has what the others leave of epsilon, and those others.
 
     Args:
-        study: the study.
         dimension: of its model, if that is known.
 
     Raises:

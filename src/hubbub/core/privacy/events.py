@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy import accountant, arguments, dominating_pairs, projected_step
@@ -116,15 +117,6 @@ class ProjectedStep:
 Event = Step | JointBatches | ProjectedStep
 
 
-def composition_of(events: object, relation: str) -> accountant.Composition:
-    """The events, composed adaptively.
-
-    Raises:
-        StudyError: as `releases_of`, or there is none.
-    """
-    return accountant.Composition(releases_of(events, relation))
-
-
 def releases_of(events: object, relation: str) -> list[Release]:
     """The dominating pairs of each event.
 
@@ -156,7 +148,14 @@ def release_of(event: Event, relation: str) -> Release:
         )
     if isinstance(event, ProjectedStep):
         _expect(relation, "add-remove", "a projected step", "another has no exact account here")
-        return _projected(event)
+        if event.kind == "sign":  # P8 (7)
+            return projected_step.release_by_signs(event.step, relation, dimension=event.dimension)
+        return projected_step.release_projected(  # P8 (1)
+            dimension=event.dimension,
+            sample_rate=event.sample_rate,
+            noise_multiplier=event.noise_multiplier,
+            count=event.count,
+        )
     sampled = event.sampling != "full-batch" and event.sample_rate < 1
     if sampled and event.noise_multiplier < LEAST_SAMPLED_NOISE:
         raise StudyError(
@@ -164,18 +163,6 @@ def release_of(event: Event, relation: str) -> Release:
             f"sampled, got {event.noise_multiplier:g}; add noise: so little hides nothing"
         )
     return dominating_pairs.release(event, relation)
-
-
-def _projected(event: ProjectedStep) -> Release:
-    """P8 (1) or (7)."""
-    if event.kind == "sign":
-        return projected_step.release_by_signs(event.step, "add-remove", dimension=event.dimension)
-    return projected_step.release_projected(
-        dimension=event.dimension,
-        sample_rate=event.sample_rate,
-        noise_multiplier=event.noise_multiplier,
-        count=event.count,
-    )
 
 
 def _expect(relation: str, wanted: str, what: str, why: str) -> None:
@@ -199,18 +186,22 @@ def asked(
     """
     usual = {"sample_rate": 1.0, "sampling": "poisson", "records_per_unit": 1}
     stated = [name for name, value in others.items() if value != usual[name]]
-    if events is not None:
-        if noise_multiplier is not None or steps is not None or stated:
+    if events is None:
+        if noise_multiplier is None or steps is None:
             raise StudyError(
-                "expected events alone, got them beside noise_multiplier, steps or what goes with "
-                "those; state each kind of steps as one event"
+                "expected noise_multiplier and steps, or events, got none of them or one; state "
+                "what happens"
             )
-        return composition_of(events, relation)
-    if noise_multiplier is None or steps is None:
+        events = equal_steps(noise_multiplier, steps, **others)
+    elif noise_multiplier is not None or steps is not None or stated:
         raise StudyError(
-            "expected noise_multiplier and steps, or events, got none of them or one; state what "
-            "happens"
+            "expected events alone, got them beside noise_multiplier, steps or what goes with "
+            "those; state each kind of steps as one event"
         )
+    return accountant.Composition(releases_of(events, relation))
+
+
+def equal_steps(noise_multiplier: float, steps: int, **others: Any) -> list[Step]:
+    """So many steps alike as events; StudyError if a value is out of its range."""
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    values: dict[str, object] = {"noise_multiplier": noise_multiplier, "count": count, **others}
-    return composition_of([Step(**values)], relation)  # type: ignore[arg-type]
+    return [Step(noise_multiplier=noise_multiplier, count=count, **others)]

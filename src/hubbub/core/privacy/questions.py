@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 
 from numpy.typing import ArrayLike
@@ -11,7 +12,14 @@ from hubbub.core.errors import StudyError
 from hubbub.core.privacy import accountant, arguments, dominating_pairs, tradeoff
 from hubbub.core.privacy.accountant import calibrate
 from hubbub.core.privacy.composition import Bound, told
-from hubbub.core.privacy.events import Event, JointBatches, ProjectedStep, asked, releases_of
+from hubbub.core.privacy.events import (
+    Event,
+    JointBatches,
+    ProjectedStep,
+    asked,
+    equal_steps,
+    releases_of,
+)
 
 # Noise multipliers of which events are asked: theirs may be ten times as many.
 _ASKED_OF_EVENTS = (dominating_pairs.LEAST_SAMPLED_NOISE, 1e5)
@@ -168,40 +176,22 @@ def noise_multiplier(
     """
     arguments.delta(delta)
     arguments.choice("relation", relation, arguments.RELATIONS)
-    if events is not None:
-        if steps is not None or sample_rate != 1 or sampling != "poisson":
-            raise StudyError(
-                "expected events alone, got them beside steps, sample_rate or sampling; state each "
-                "kind of steps as one event"
-            )
-        return _least_noise(events, epsilon, delta, relation, _ASKED_OF_EVENTS)
-    if steps is None:
-        raise StudyError("expected steps, or events, got none of them; state what happens")
-    first = _step(1.0, sample_rate, steps, sampling)
-    sampled = first.sampling != "full-batch" and first.sample_rate < 1
-    return _least_noise(
-        lambda noise: [_step(noise, sample_rate, steps, sampling)],
-        epsilon,
-        delta,
-        relation,
-        (dominating_pairs.LEAST_SAMPLED_NOISE if sampled else 0.0, inf),
-    )
-
-
-def _least_noise(
-    events: Callable[[float], Sequence[Event]],
-    epsilon: float,
-    delta: float,
-    relation: str,
-    between: tuple[float, float],
-) -> float:
-    """The least noise multiplier with which events stay within their target.
-
-    They are asked of multipliers between two numbers alone.
-    """
-    least, most = between
+    least, most = _ASKED_OF_EVENTS
+    if events is None:
+        if steps is None:
+            raise StudyError("expected steps, or events, got none of them; state what happens")
+        events = partial(equal_steps, steps=steps, sample_rate=sample_rate, sampling=sampling)
+        (first,) = equal_steps(1.0, steps, sample_rate=sample_rate, sampling=sampling)
+        is_sampled = first.sampling != "full-batch" and first.sample_rate < 1
+        least, most = least if is_sampled else 0.0, inf
+    elif steps is not None or sample_rate != 1 or sampling != "poisson":
+        raise StudyError(
+            "expected events alone, got them beside steps, sample_rate or sampling; state each "
+            "kind of steps as one event"
+        )
+    of_noise = events
     root = calibrate(
-        lambda noise: releases_of(events(min(max(noise, least), most)), relation), epsilon, delta
+        lambda noise: releases_of(of_noise(min(max(noise, least), most)), relation), epsilon, delta
     )
     return max(root, least)
 
@@ -285,14 +275,6 @@ def trade_off(
     steps_alike = {"sample_rate": sample_rate, "sampling": sampling}
     whole = asked(events, noise_multiplier, steps, relation, **steps_alike)
     return tradeoff.trade_off_of(whole, epsilons)
-
-
-def _step(noise: float, rate: float, steps: int, sampling: str) -> dominating_pairs.Step:
-    """A step, with its count checked under the name that the caller used."""
-    count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    return dominating_pairs.Step(
-        noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count
-    )
 
 
 # Questions of one kind of event that `hubbub.epsilon` answers, each with arguments of its own.

@@ -283,7 +283,6 @@ def _largest(
 
     Args:
         fits: holds up to some shift, and for none above.
-        most: above all that fit.
         halvings: of the square of `most`.
         near: a guess at the square of the shift; where it is good, few shifts are tried.
     """

@@ -116,7 +116,6 @@ class RunSessions:
         sums = NoisySums(
             set_up=lambda: self.backend.set_up(wanted),
             record=lambda rounds: self._recorder(rounds, planned.purpose),
-            round_parameters=round_parameters,
             epoch=planned.mechanism.epoch,
             lost=self.backend.lost,
             lift=lift(round_parameters),

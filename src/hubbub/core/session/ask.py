@@ -107,11 +107,7 @@ Answer = list[bytes] | Absent
 
 
 class Peers(ABC):
-    """Everybody but the aggregator, as the aggregator can ask them.
-
-    Args:
-        roster: everybody.
-    """
+    """Everybody but the aggregator, as the aggregator can ask them."""
 
     def __init__(self, roster: Roster) -> None:
         self.roster = roster
@@ -129,7 +125,6 @@ class Peers(ABC):
         """Ask parties by roster index; each once, answers as they come.
 
         Args:
-            call: what is asked.
             requests: the frames for each party.
             session: of which it is asked, 16 bytes.
             needs_all: whether the answers are of no use if one is missing; who asks one party
@@ -208,10 +203,7 @@ def check_link(frame: bytes, channel: Channel, silo: int, time: tuple[int, int])
     """Look at a link of a joint seed, which its silo must have signed for this very attempt.
 
     Args:
-        frame: a SEED_LINK.
-        channel: the session.
         silo: from whom it came, by roster index.
-        time: the round and the attempt.
 
     Raises:
         ProtocolError: it is another's, of another attempt, or no link.
@@ -247,7 +239,6 @@ class Attendance:
     """Who of a session is there.
 
     Args:
-        peers: everybody but the aggregator.
         session: 16 bytes.
         silos: with whom the session was set up, by roster index.
         gaps_end: whether who has missed an attempt waits for the next session.

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from hubbub.core.errors import AttestationError, ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag
+from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag, digest_by_party
 from hubbub.core.session.offer import RefusedError
 
 NONCE_BYTES = 32
@@ -93,7 +93,6 @@ class AttestedSession(Channel):
         """What the evidence of a party must be bound to: 64 bytes.
 
         Args:
-            index: of the party.
             nonces: the digest of all nonces, see `digest_of`.
         """
         party = self.roster.parties[index]
@@ -157,20 +156,11 @@ class AttestedSession(Channel):
 
 def digest_of(nonces: dict[int, bytes]) -> bytes:
     """SHA-256 over the silos' nonces in the order of the roster."""
-    whole = hashlib.sha256(b"hubbub nonces v1")
-    for index in sorted(nonces):
-        whole.update(index.to_bytes(4, "little") + nonces[index])
-    return whole.digest()
+    return digest_by_party(b"hubbub nonces v1", nonces)
 
 
 class AttestationExchange:
-    """One party's part in it.
-
-    Args:
-        session: see `AttestedSession`.
-        keys, index: the party's own.
-        source: its randomness.
-    """
+    """One party's part in it."""
 
     def __init__(
         self, session: AttestedSession, keys: Keys, index: int, source: SecureSource

@@ -44,7 +44,6 @@ class LocalPeers(Peers):
     """Parties of this process.
 
     Args:
-        roster: everybody.
         parties: all but the aggregator, by roster index.
         threads: how many answers are made at once; changes speed only.
     """
@@ -167,10 +166,7 @@ def federate(
     """Set up a session among all parties, and give each silo its records.
 
     Args:
-        layout: who there is.
-        round_parameters: the numbers of the rounds.
         tasks: the silos' tasks, in the order of the names.
-        study: the study id.
         noiseless: silos that add no noise, as an adversary's may.
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
         epoch: attempts that one row in a ledger pays for.

@@ -312,7 +312,6 @@ def round_parameters_of(
     """The numbers of a query's rounds, which its plan fixes.
 
     Args:
-        planned: the query with its noise.
         numbers: of a sum before any projection, and of what goes down, where they are others than
             the plan's: those of canaries.
 

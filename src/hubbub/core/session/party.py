@@ -30,7 +30,7 @@ from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
 from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.protocol.token_lists.token_list import ListContext
-from hubbub.core.session import ask, token_lists
+from hubbub.core.session import token_lists
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestationExchange, AttestedSession
 from hubbub.core.session.offer import Layout, RefusedError, confirmers_of, context_of, roll_leads
@@ -47,13 +47,9 @@ class Membership:
     """A party in a session.
 
     Args:
-        keys: the party's own.
-        channel: the session.
         index: the party's place in the roster.
         round_parameters: the numbers of the rounds, from the party's own plan.
-        layout: who shares masks with whom.
         offer: the payload of the OPEN by which the session was offered.
-        source: the party's randomness.
         attested: evidence that the study asks for; None where it asks for none.
         mask_stream: how masks are added (on how many threads); changes speed only.
     """
@@ -259,9 +255,6 @@ class Party(ABC):
     }
 
 
-# A compute node in one session: what it is asked becomes what it answers; see `party.py`.
-
-
 class NodeParty(Party):
     """A compute node in one session: it holds keys and adds masks, once for each attempt."""
 
@@ -269,11 +262,11 @@ class NodeParty(Party):
         super().__init__(membership, permit)
         self.node: ComputeNode | None = None
 
-    def _round_calls(self) -> Mapping[ask.Call, Handler]:
+    def _round_calls(self) -> Mapping[Call, Handler]:
         return {
-            ask.Call.SHARES: self._shares,
-            ask.Call.PROMISE: self._promise,
-            ask.Call.TOTAL: self._total,
+            Call.SHARES: self._shares,
+            Call.PROMISE: self._promise,
+            Call.TOTAL: self._total,
         }
 
     def _begin_rounds(self, agreed: Session) -> None:
@@ -313,18 +306,16 @@ class NodeParty(Party):
         return lambda: [node.total(parts)]
 
 
-# A silo in one session: what it is asked becomes what it answers; see `party.py`.
-#
-# This is the one place where an answer is charged before it exists (docs/privacy.md P15): the
-# charge of an attempt is written down when its MODEL is taken, and the work that is left makes the
-# answer.
+# A silo in one session. This is the one place where an answer is charged before it exists
+# (docs/privacy.md P15): the charge of an attempt is written down when its MODEL is taken, and the
+# work that is left makes the answer.
 #
 # Of a silo there are three: `SiloParty` here keeps the order and the charge; `Silo` draws the
 # batch, sums, adds noise; its `Masking` checks a model and masks. Among machines a `SiloEndpoint`
 # carries the calls.
 
 # What is asked in the making of a shuffled token list.
-MIXING = tuple(call for call in ask.Call if ask.Call.LIST <= call <= ask.Call.JUDGE)
+MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
 # Writes the charge of an attempt down, durably, or raises.
 Record = Callable[[Session, Charge], None]
 
@@ -355,9 +346,9 @@ class SiloParty(Party):
         self._paid_epoch = -1  # the last one, where a row pays for an epoch of noise
         self.silo: Silo | None = None
 
-    def _round_calls(self) -> Mapping[ask.Call, Handler]:
+    def _round_calls(self) -> Mapping[Call, Handler]:
         mixing = {call: partial(self._answer_list_call, call) for call in MIXING}
-        return {ask.Call.MODEL: self._model, ask.Call.SEED: self._seed, **mixing}
+        return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
 
     def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
@@ -439,7 +430,7 @@ class SiloParty(Party):
         if self.silo is not None:
             self.silo.forget()
 
-    def _answer_list_call(self, call: ask.Call, parts: Sequence[bytes]) -> Work:
+    def _answer_list_call(self, call: Call, parts: Sequence[bytes]) -> Work:
         """A phase in the making of a shuffled token list."""
         lists = self._lists
         if lists is None:

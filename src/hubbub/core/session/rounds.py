@@ -90,11 +90,7 @@ class Rounds:
     """One session after its set-up, at the aggregator.
 
     Args:
-        peers: everybody else.
-        attendance: who of them is there.
         aggregator: adds, and sees the sum alone.
-        round_parameters: the numbers of the rounds.
-        layout: who shares with whom.
         channel: what every frame is bound to.
         opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
             asks for evidence all nonces and all evidence; the offer before them there, and where it
@@ -419,9 +415,7 @@ class NoisySums:
     """Sums of one purpose.
 
     Args:
-        set_up: sets a session up.
         record: where the messages of a session are kept.
-        round_parameters: the numbers of the rounds.
         epoch: attempts that one row in a ledger pays for (P9).
         lost: told of a lost session: the number of its round, and how many were lost in a row
             without a sum; raises unless a new session would help.
@@ -431,7 +425,6 @@ class NoisySums:
 
     set_up: Callable[[], Rounds]
     record: Callable[[Rounds], Recorder]
-    round_parameters: RoundParameters
     epoch: int
     lost: Callable[[int, int, AbsentError], None]
     lift: Lift | None = None
@@ -461,9 +454,8 @@ class NoisySums:
             except AbsentError as lost:
                 attempts_made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
-                attempts_made += (
-                    -(self.round_parameters.steps - attempts + attempts_made) % self.epoch
-                )
+                steps = self.rounds.round_parameters.steps
+                attempts_made += -(steps - attempts + attempts_made) % self.epoch
                 self.rounds.recorder.seal()
                 self._in_a_row += 1
                 self.lost(number, self._in_a_row, lost)
@@ -481,14 +473,15 @@ class NoisySums:
         self, total: ring.Integers, number: int, attempt: int, parameters: Parameters
     ) -> NoisySum:
         """A sum in units of the gradient, back from the projection where there is one."""
-        values = RevealedSum(self.round_parameters, total)
+        numbers = self.rounds.round_parameters
+        values = RevealedSum(numbers, total)
         seed = self.rounds.aggregator.attempt.seed
         if self.lift is None or seed is None:
             return values
         return self.lift(
             np.asarray(values),
             # Silos have drawn the matrix by the digest of the model as they read it.
-            draw_of(seed, number, attempt, self.round_parameters.sent(parameters)),
+            draw_of(seed, number, attempt, numbers.sent(parameters)),
         )
 
     def _open(self) -> None:

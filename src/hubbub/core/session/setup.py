@@ -84,7 +84,6 @@ class SetUpRecord:
 
     Args:
         check: knows its place.
-        offer: what was offered.
         heard: everybody's answers, by call.
         anchors: digest of the anchors, where there are any.
         evidence: gives what parties put into the transcript of the evidence that they believe;
@@ -156,11 +155,6 @@ class SetUp:
     """One try at setting a session up, by the aggregator.
 
     Args:
-        peers: everybody else.
-        keys: the aggregator's.
-        study: the study id.
-        layout: who shares masks with whom.
-        round_parameters: the numbers of the rounds.
         offer: what everybody is told of the session first.
         counts: records of each silo, where batches are joint.
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.

@@ -344,7 +344,6 @@ class TokenLists:
     """Has the silos of a session make their shuffled token lists, each when it is due.
 
     Args:
-        peers: everybody else.
         channel: what every frame is bound to.
         counts: records of each silo, in the order of the roster; public.
         attempts_per_list: attempts that a list serves.

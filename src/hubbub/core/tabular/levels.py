@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
+from hubbub.core.settings import is_number
 from hubbub.core.tabular.column import Column
 
 Array = NDArray[np.float64]
@@ -116,6 +118,18 @@ class Levels:
         return StudyError(
             f"expected {expected} in column {self.column.name}, found {list(self.cuts)}; {remedy}"
         )
+
+
+def cuts_from(path: str, value: Any, low: float, high: float, most: int) -> tuple[float, ...]:
+    """Break points that a study states, at most so many, which rise between two bounds."""
+    is_list = isinstance(value, list) and all(map(is_number, value))
+    cuts = tuple(float(cut) + 0.0 for cut in value) if is_list else ()
+    if not 0 < len(cuts) <= most or not all(a < b for a, b in pairwise((low, *cuts, high))):
+        raise StudyError(
+            f"expected {path} to be at most {most} break points that rise between the public "
+            f"bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+        )
+    return cuts
 
 
 def column_of(classed: Levels | Column) -> Column:

@@ -354,7 +354,6 @@ def show_study(
 
     Args:
         party_folder: whose people are shown it.
-        study, roster: what is shown.
         ledger: of its data set; the one in its folder if None.
         hashes: of code that runs here, by name.
     """

@@ -86,7 +86,6 @@ class LedgerBooks:
         One that is over already would be run once more.
 
         Args:
-            plan: its.
             beside: of other studies, which are run before it.
         """
         if self.filter is not None:
@@ -213,8 +212,6 @@ def after(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> str:
     """What the records will have spent in all studies, once that of a plan is over.
 
     Args:
-        path: the ledger's.
-        plan: the study's.
         beside: of the others that are approved there, and not over.
     """
     books = LedgerBooks.of(path)

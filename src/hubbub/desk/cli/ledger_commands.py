@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
@@ -13,7 +14,7 @@ from typing import Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
-from hubbub.core.ledger.entry import Cap, Entry
+from hubbub.core.ledger.entry import Cap, Entry, LedgerMechanism
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
@@ -22,7 +23,6 @@ from hubbub.core.number_format import at_most, no_less, several
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
 from hubbub.core.tabular.cells import csv_text
-from hubbub.desk.cli.accounting_event import event_of
 from hubbub.desk.cli.ledger_books import (
     HEAD,
     LedgerBooks,
@@ -260,6 +260,48 @@ def _export(options: argparse.Namespace) -> int:
         else:
             emit({"head": head, "entries": [entry.to_dict() for entry in ledger.entries()]})
     return 0
+
+
+# A ledger's entries as an event of Google's dp-accounting, in the form of
+# `DpEvent.to_named_tuple`, with tuples as objects. Neighbours are those of add-remove, and
+# certificates (docs/privacy.md P4 to P6) are not in it. What that library has no event for is
+# refused by name: nothing is left out, or put in a cheaper event's place.
+
+
+def event_of(counts: Mapping[LedgerMechanism, int]) -> dict[str, Any]:
+    """All entries, by kind, as one composed event.
+
+    UserError: a kind is none of dp-accounting's, or not all have the same unit.
+    """
+    fault = ""
+    if len({kind.unit for kind in counts}) > 1:
+        fault = "of one unit, got some of records and some of patients"
+    for kind in sorted(counts):
+        # P8 (6): by layers, records are clipped after the projection, and the step is one without.
+        if kind.projection not in ("", "layers"):
+            fault = fault or f"{_HAS_EVENT} a {kind.projection} projection"
+        if kind.sampling == "without-replacement" or kind.records:
+            fault = fault or (
+                f"{_HAS_EVENT} batches drawn without replacement, where the number of records is "
+                "in the view"
+            )
+    if fault:
+        raise UserError(f"expected entries {fault}; export the entries or the curve instead")
+    events = []
+    for kind, count in sorted(counts.items()):
+        step = _event("GaussianDpEvent", noise_multiplier=kind.noise_multiplier)
+        if kind.sampling == "poisson" and kind.sample_rate < 1:
+            rate = kind.sample_rate
+            step = _event("PoissonSampledDpEvent", sampling_probability=rate, event=step)
+        events.append(_event("SelfComposedDpEvent", event=step, count=count))
+    return _event("ComposedDpEvent", events=events)
+
+
+_HAS_EVENT = "that dp-accounting has an event for, got"
+
+
+def _event(name: str, **fields: Any) -> dict[str, Any]:
+    return {"module_name": "dp_accounting.dp_event", "class_name": name, **fields}
 
 
 def _export_trails(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """The report of a run from the files in its folder, so that it can be written again at any time.
 
-This file reads plain values and hands them to `report`; what is not there is left out.
+This file reads plain values and hands them to `page`; what is not there is left out.
 """
 
 from __future__ import annotations

@@ -148,8 +148,6 @@ class StatisticTask:
         2. A sum is made of as many records as are public, whatever the silo holds (P19).
 
     Args:
-        layout: of the sums.
-        cells: the silo's own.
         capacity: the most units that the silo may hold; public.
     """
 

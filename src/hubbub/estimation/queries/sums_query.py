@@ -322,7 +322,6 @@ def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:
     """Under which promise a query's answers were made: the head of every file that holds some.
 
     Args:
-        plan: of the study.
         planned: the query, one of its queries.
 
     Returns:

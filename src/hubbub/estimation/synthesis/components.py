@@ -84,7 +84,6 @@ def components_of(
     """The weighted means of what all sums say of each component.
 
     Args:
-        design: of the sums.
         noisy: (size,) each, in their order; at least one.
         sigma: standard deviation of all noise in each of their numbers.
         blocks: of each sum; None: those that follow from the first sum.
@@ -166,9 +165,7 @@ def two_way(
     """The shares of a pair's cells.
 
     Args:
-        components: what the noisy sums say.
         pair: two columns, the first one before the other.
-        confidence: of the intervals, a probability.
         models: the model's shares of the cells, and those of models fitted to the components with
             fresh noise, one after the other; not looked at where the pair was measured whole.
     """
@@ -366,10 +363,8 @@ def pair_coefficients(
     """How the odds of a level of one column follow from the other column.
 
     Args:
-        components: what the noisy sums say.
         pair: the column whose level is explained, and the one that explains it.
         event: that level's place.
-        confidence: of the intervals, a probability.
 
     Returns:
         By the explaining column's levels but the first, or for a number under its name, a unit

@@ -174,7 +174,6 @@ class EntropyModel:
     """A distribution over levels, from which records are drawn.
 
     Args:
-        names: of the columns.
         cliques: in the order in which columns are drawn.
     """
 
@@ -185,8 +184,6 @@ class EntropyModel:
         """Records at random; the same for the same seed.
 
         Args:
-            records: how many.
-            seed: of what is random.
             evenly: whether each level is drawn as often as it should be, but for rounding, among
                 records with the same parents: tables are then nearer to the model than those of
                 as many people would be. False: each record by itself, as people are.
@@ -281,7 +278,6 @@ def fitted(components: Components, choice: PairChoice, *, shrink: bool = True) -
     """The distribution of whole records with what was measured.
 
     Args:
-        components: what the noisy sums say.
         choice: the order of the columns.
         shrink: whether what noise alone would explain is drawn in towards independence.
     """

@@ -21,7 +21,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Section,
     canonical,
-    is_number,
+    key_of,
     later,
     number,
     read_key,
@@ -32,7 +32,7 @@ from hubbub.core.settings import (
     whole,
 )
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.levels import Levels, cuts_from
 from hubbub.estimation.synthesis.design import CodedColumn
 
 # What every synthetic record keeps: columns that follow from others, and rows that cannot be.
@@ -440,7 +440,6 @@ def synthesis_from(
 
     Args:
         table: as `tomllib` gives it.
-        columns: of the study, by name.
         alone: whether nothing else is asked, so that it has all of epsilon.
 
     Raises:
@@ -503,14 +502,15 @@ def _cuts(
 ) -> dict[str, tuple[float, ...]]:
     """Break points by column."""
     stated = section.table("cuts") if "cuts" in section else {}
-    for name, cuts in stated.items():
-        numeric = name in names and not columns[name].categories
-        fits = isinstance(cuts, list) and 0 < len(cuts) < _MOST_LEVELS - 1
-        if not numeric or not fits or not all(map(is_number, cuts)):
-            raise section.refusal(
-                "cuts", "rising break points of numeric columns that are asked for", "correct them"
-            )
-    return {name: tuple(float(cut) for cut in cuts) for name, cuts in stated.items()}
+    numeric = [name for name in names if not columns[name].categories]
+    if not set(stated) <= set(numeric):
+        raise section.refusal("cuts", f"some of {', '.join(numeric)}", "name numeric columns")
+    return {
+        name: cuts_from(
+            f"{section.path('cuts')}.{key_of(name)}", cuts, *columns[name].bounds, _MOST_LEVELS - 2
+        )
+        for name, cuts in stated.items()
+    }
 
 
 def _coded(column: Column, cuts: tuple[float, ...] | None, bins: int) -> CodedColumn:

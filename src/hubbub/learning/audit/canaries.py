@@ -278,7 +278,6 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
         record=lambda _: frames,
-        round_parameters=numbers,
         epoch=made.mechanism.epoch,
         lost=_lost,
         lift=matrices,

@@ -117,11 +117,6 @@ class Choice:
     """Which of several rules shows most of a study, roughly: a few curves serve for all of them.
 
     They are those of the study without a projection, and of an adversary without records.
-
-    Args:
-        study: that is audited.
-        noise: of its plan.
-        confidence: of the bound.
     """
 
     def __init__(self, study: Study, noise: float, confidence: float) -> None:

@@ -221,7 +221,6 @@ def poisson_batches(
     For who may see everybody's records, and asks for no rows.
 
     Args:
-        source: of the coins.
         records: how many each silo has; the records are counted on from silo to silo.
         capacities, rate: as for `most_rows`, for each silo.
     """

@@ -12,7 +12,6 @@ be asked about any bytes (CCA).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +19,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import ExpectedFrames, Tag, doubled_by
+from hubbub.core.protocol.primitives.wire import ExpectedFrames, Tag, digest_by_party, doubled_by
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.site.collected.collection_frames import (
     CollectionPlace,
@@ -65,13 +64,8 @@ class CollectionNode:
 
     def check_same(self, state: NodeState, collect: bytes) -> None:
         """Refuse a second opening of a collection."""
-        shown, kept = (self.place.parsed(one, Tag.COLLECT, 0) for one in (collect, state.collect))
-        if shown.digest != kept.digest:
-            raise ProtocolError(
-                "expected the COLLECT that I have made my key for, got another of the same "
-                "collection",
-                culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
-            )
+        which = "that I have made my key for, got another of the same collection"
+        self._check_same(Tag.COLLECT, which, collect, state.collect)
 
     def look(
         self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]
@@ -105,14 +99,8 @@ class CollectionNode:
                 open, whose silo is named. Nothing is promised then.
         """
         if state.promise:
-            # The SET is the one that was promised.
-            shown, kept = (self.place.parsed(one, Tag.SET, 0) for one in (fixed, state.fixed))
-            if shown.digest != kept.digest:
-                raise ProtocolError(
-                    "expected the SET that I have promised, got another; of a collection there is "
-                    "one",
-                    culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
-                )
+            which = "that I have promised, got another; of a collection there is one"
+            self._check_same(Tag.SET, which, fixed, state.fixed)
             return state
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, fixed, self.round_parameters)
@@ -162,6 +150,15 @@ class CollectionNode:
         total = self.place.frame(Tag.SET_TOTAL, self.node, payload).sealed(self.keys)
         return replace(state, total=total, secret=None)
 
+    def _check_same(self, tag: Tag, which: str, *frames: bytes) -> None:
+        """See that a frame of the aggregator's is the one that was taken before."""
+        shown, kept = (self.place.parsed(one, tag, 0) for one in frames)
+        if shown.digest != kept.digest:
+            raise ProtocolError(
+                f"expected the {tag.name} {which}",
+                culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
+            )
+
     def _opening(self, state: NodeState, node_keys: Sequence[bytes]) -> Opening:
         """The opening that these keys make with mine, while I have it."""
         opening = Opening.read(self.place, state.collect, node_keys)
@@ -191,7 +188,4 @@ class CollectionNode:
 
 def digest_of_shown(opening: Opening, deposits: Mapping[int, bytes]) -> bytes:
     """SHA-256 over deposits that a node was shown, by silo their digests."""
-    whole = hashlib.sha256(b"hubbub looked v1" + opening.q)
-    for silo in sorted(deposits):
-        whole.update(silo.to_bytes(4, "little") + deposits[silo])
-    return whole.digest()
+    return digest_by_party(b"hubbub looked v1" + opening.q, deposits)

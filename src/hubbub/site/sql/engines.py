@@ -202,11 +202,6 @@ _SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FU
 def rows_of(connection: Connection, statement: str, party: str) -> Iterator[Rows]:
     """The rows of a statement, at most `BATCH` at once.
 
-    Args:
-        connection: of the site.
-        statement: in its engine's SQL.
-        party: the silo, for sentences.
-
     Raises:
         DataError: the database does not answer, or not within the connection's seconds, the time
             between pieces included; with its kind of error, and no cell.

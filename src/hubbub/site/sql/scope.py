@@ -386,7 +386,7 @@ def says_same_person(one: exp.Expr, key: exp.Column, before: Mapping[str, str]) 
 # What an expression's value may be: its type, and between which sizes a number of it lies.
 #
 # Databases fail where a number gets too large, or too small to be told from 0. The sizes of columns
-# are bounded where they are read (`rendering`), those of what is computed of them here, so that no
+# are bounded where they are read (`source`), those of what is computed of them here, so that no
 # cell takes a number out of what a real number can hold (docs/privacy.md P31).
 
 MOST_WHOLE = 1e15  # of a CAST to a whole number; a real number holds each of them exactly

@@ -272,8 +272,8 @@ def _sql(form: str, **parts: str) -> exp.Expr:
 
 # The statement that a site's engine runs, from a checked query.
 #
-# Columns of tables are read as `readings` says. Numbers are divided as real numbers everywhere, and
-# by zero gives nothing; dates are read and subtracted as dates where an engine has none. A text is
+# Columns of tables are read by `column_of`. Numbers are divided as real numbers everywhere, and by
+# zero gives nothing; dates are read and subtracted as dates where an engine has none. A text is
 # a number, or a date, where it is written as one, and else nothing: no engine is asked for what it
 # would fail at, or read in its own way (`now`). So engines of sites give the same cells, and no
 # cell makes one fail (docs/privacy.md P31).

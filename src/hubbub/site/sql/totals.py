@@ -3,11 +3,11 @@
 Whoever writes a query could else aim: `1 / (pid - 4711)` fails where one person is in a table, and
 so does a text beside a number, which an engine casts of itself; that a silo fails is seen by others
 (docs/privacy.md P31). So each expression has one type: a text, a whole or a real number, or a day.
-A column of a table is the text that it was read as (`readings`), of which the query need not say
+A column of a table is the text that it was read as (`source`), of which the query need not say
 the type: beside a number it is read as one, beside a day as a day. Whatever else stands beside
 another type is refused, and nothing is left for an engine to cast. Arithmetic is of real numbers
 that are neither too large nor too small, or of whole ones that cannot overflow; a root, a logarithm
-and a power are of what they are defined for. This file knows expressions; `rendering` says what a
+and a power are of what they are defined for. This file knows expressions; `source` says what a
 CAST is in the SQL of an engine.
 """
 
@@ -117,7 +117,6 @@ def alike(
 
     Args:
         parts: of them, NULL has any type.
-        scope: of their columns.
         compared: whether it matters which are equal: columns are so as texts.
         ordered: whether it matters which is less: texts of numbers have another order.
 

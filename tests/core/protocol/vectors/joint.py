@@ -18,8 +18,7 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.product import lift
-from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, lift, projection_of
 from hubbub.core.protocol.round.draw import Draw, draw_of
 from hubbub.core.protocol.round.round_parameters import Parameters, decoded
 from hubbub.core.protocol.round.silo import Silo

@@ -25,7 +25,7 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.message_sizes import LINK_BYTES
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag
+from hubbub.core.protocol.primitives.wire import Channel, ExpectedFrames, Tag, digest_by_party
 
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.
@@ -103,12 +103,9 @@ class SeedCheck:
             raise ProtocolError("expected the anchors once, got them again; set up a new session")
         anchors = self._one_each(frames, Tag.SEED_ANCHOR, (0, 0), silos or self._roster.silos)
         self._last = {index: (0, anchor) for index, anchor in anchors.items()}
-        whole = hashlib.sha256(b"hubbub seed anchors v2" + self._ids)
         # Both decide which attempts have links, and which: all must have meant the same.
-        whole.update(self._steps.to_bytes(4, "little") + self._attempts.to_bytes(4, "little"))
-        for index in sorted(anchors):
-            whole.update(index.to_bytes(4, "little") + anchors[index])
-        return whole.digest()
+        numbers = self._steps.to_bytes(4, "little") + self._attempts.to_bytes(4, "little")
+        return digest_by_party(b"hubbub seed anchors v2" + self._ids + numbers, anchors)
 
     def seed(
         self, round: int, attempt: int, active: Iterable[int], frames: Sequence[bytes]
@@ -137,12 +134,10 @@ class SeedCheck:
             )
         # P8 (3): of exactly those whom the MODEL names, so that nobody chooses whose links count.
         links = self._one_each(frames, Tag.SEED_LINK, (round, attempt), silos)
-        whole = hashlib.sha256(b"hubbub attempt seed v1" + self._ids)
-        whole.update(round.to_bytes(4, "little") + attempt.to_bytes(4, "little"))
         for index in silos:
             self._verify(index, number, links[index])
-            whole.update(index.to_bytes(4, "little") + links[index])
-        return whole.digest()
+        time = round.to_bytes(4, "little") + attempt.to_bytes(4, "little")
+        return digest_by_party(b"hubbub attempt seed v1" + self._ids + time, links)
 
     def number(self, round: int, attempt: int) -> int:
         """Which link an attempt has: it follows from the time alone, so nobody can choose."""
@@ -195,8 +190,6 @@ class JointSeed:
     """One silo's side: it commits once and reveals one link per attempt.
 
     Args:
-        keys: the silo's own.
-        channel: the session.
         index: the silo's place in the roster.
         steps: the last round.
         attempts: the most attempts at one round; all must say the same.

@@ -39,6 +39,7 @@ from hubbub.core.protocol.primitives.wire import (
     Frame,
     Tag,
     bits_of,
+    digest_by_party,
     doubled_by,
     sender_of,
     set_of,
@@ -72,7 +73,6 @@ class RollCall:
     """Whoever is told a session's silos, once.
 
     Args:
-        channel: of which it must be.
         quorum: the least number of silos, N - D.
         index: the receiver's place in the roster; a silo must be named itself.
     """
@@ -139,10 +139,8 @@ _NOTHING = bytes(DIGEST_BYTES)
 
 def sent_digest(frames: Mapping[int, bytes]) -> bytes:
     """SHA-256 over the hashes of a party's contributions, in the order of their receivers."""
-    whole = hashlib.sha256(b"hubbub sent v1")
-    for receiver in sorted(frames):
-        whole.update(receiver.to_bytes(4, "little") + hashlib.sha256(frames[receiver]).digest())
-    return whole.digest()
+    hashes = {receiver: hashlib.sha256(frame).digest() for receiver, frame in frames.items()}
+    return digest_by_party(b"hubbub sent v1", hashes)
 
 
 def sent_digests(sent: Mapping[int, Mapping[int, bytes]], parties: int) -> bytes:
@@ -152,12 +150,6 @@ def sent_digests(sent: Mapping[int, Mapping[int, bytes]], parties: int) -> bytes
 
 def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos: Set[int]) -> None:
     """See that a party's own digest is listed, and none of who sends nothing.
-
-    Args:
-        digests: as the relay tells everybody.
-        index, own: the party's place, and its digest.
-        roster: everybody.
-        silos: of the session.
 
     Raises:
         ProtocolError: naming the relay.
@@ -374,8 +366,6 @@ class Agreement:
     """One party's side of the set-up.
 
     Args:
-        keys: the party's own.
-        channel: the session.
         index: the party's place in the roster.
         roll: which silos take part, this one among them.
         neighbours_of: from the graph's seed (empty without one) to the roster indices of the

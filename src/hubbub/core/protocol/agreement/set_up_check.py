@@ -63,8 +63,6 @@ class SetUpCheck:
     """What is known of a set-up beside its frames.
 
     Args:
-        channel: of which frames must be.
-        roll: the silos that take part.
         neighbours_of: from a party's place and the graph's seed to whom it shares secrets with.
     """
 

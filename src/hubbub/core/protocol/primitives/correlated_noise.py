@@ -26,7 +26,6 @@ class CorrelatedNoise:
 
     Args:
         coefficients: the first column of C, in units of 1 / UNIT.
-        size: of a row.
         sigma: standard deviation of the independent noise that the rows are made of, in grid steps.
     """
 
@@ -48,7 +47,6 @@ class CorrelatedNoise:
 
         Args:
             number: of the attempt in its session, from 1.
-            source: of the noise.
 
         Raises:
             ProtocolError: the row was made before; two sums with one row would bare a difference.

@@ -210,7 +210,6 @@ def add_noise_and_round(
     Args:
         vector: what is added up, left as it is.
         sigma_grid: standard deviation of the noise, in steps of the grid.
-        source: of the noise.
         word_bits: of a residue.
         grid_step: width of a step, in the vector's unit.
 

@@ -302,6 +302,14 @@ def receiver_of(data: bytes) -> int:
     return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
 
 
+def digest_by_party(start: bytes, parts: Mapping[int, bytes]) -> bytes:
+    """SHA-256 over a beginning and what each party has said, by roster index in its order."""
+    whole = hashlib.sha256(start)
+    for index in sorted(parts):
+        whole.update(index.to_bytes(4, "little") + parts[index])
+    return whole.digest()
+
+
 def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
     """Who is to blame for a second frame in the place of one that was taken, by its digest.
 
@@ -410,8 +418,6 @@ class Channel:
     """What the frames of one session belong to: everything that passes there is bound to it.
 
     Args:
-        roster: everybody.
-        study: the study id.
         session: 16 bytes chosen for this session.
 
     Raises:
@@ -462,9 +468,6 @@ class ExpectedFrames:
     """Frames of one kind, at most one from each expected sender.
 
     Args:
-        channel: what they must be of.
-        tag: the kind.
-        senders: whose are expected.
         time: the round and the attempt that they must be of.
         receiver: whom they may be for besides everybody.
         sizes: bytes of their payloads, by sender; who takes them checks them if None.

@@ -12,7 +12,6 @@ open, and only then is asked for a total of silos whose shares all nodes have (d
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +23,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Frame, doubled_by
+from hubbub.core.protocol.primitives.wire import Frame, digest_by_party, doubled_by
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)
@@ -59,10 +58,7 @@ def sealed_shares(
 
 def digest_of_shares(place: Place, shares: Mapping[int, bytes]) -> bytes:
     """SHA-256 over what a node was handed for an attempt: from silo to its SHARE's digest."""
-    whole = hashlib.sha256(b"hubbub held v1" + place.model)
-    for silo in sorted(shares):
-        whole.update(silo.to_bytes(4, "little") + shares[silo])
-    return whole.digest()
+    return digest_by_party(b"hubbub held v1" + place.model, shares)
 
 
 @dataclass(frozen=True)

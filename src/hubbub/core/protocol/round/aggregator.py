@@ -26,9 +26,6 @@ class Aggregator:
     """The aggregator in one session.
 
     Args:
-        keys: its own.
-        channel: the session.
-        round_parameters: the numbers of the rounds.
         seeds: checks the joint seeds, where the round parameters need them.
 
     Attributes:
@@ -141,7 +138,6 @@ class RevealedSum:
     """What a round reveals, (dimension,), to be read as an array of float64 is; public.
 
     Args:
-        round_parameters: of the round.
         total: the sum in grid steps, (dimension,); not copied.
     """
 

@@ -38,9 +38,6 @@ class AttemptSum:
     """What has been said in an attempt, and what it adds up to.
 
     Args:
-        numbers: of the rounds.
-        roster: everybody.
-        time: the round and the attempt.
         active: the silos that take part, by roster index.
         model: digest of the MODEL that is to be answered.
         seeds: checks the joint seed, where the rounds need one.
@@ -110,7 +107,6 @@ class AttemptSum:
         """Take in a frame of which the signature, the study and the session were checked.
 
         Args:
-            frame: of this attempt.
             withheld: the frame's digest, where its vector was not kept and it has no payload.
 
         Raises:

@@ -93,7 +93,6 @@ class Groups:
     """In which group each place of one silo is, for one session.
 
     Args:
-        source: of the groups.
         capacity: the most records that the silo may hold.
         turns: how many groups there are.
     """
@@ -117,7 +116,6 @@ class Groups:
         """The places in the batch of an attempt, from 1, with or without a record (P1, P25).
 
         Args:
-            source: of the coins.
             attempt: in its session, from 1.
             rate: of the study, as if all took part in every attempt.
         """
@@ -138,7 +136,6 @@ def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, recor
     """A silo's part of a joint batch in its rows: the number of its records is public there (P19).
 
     Args:
-        source: of the injection.
         chosen: positions of the silo's records in the batch.
         batch: records in the batch, of all silos.
         records: how many the silo has.
@@ -150,7 +147,6 @@ def injected(source: SecureSource, chosen: NDArray[np.intp], rows: int) -> Rows:
     """The chosen records in distinct rows, uniformly; the other rows are EMPTY.
 
     Args:
-        source: of the injection.
         chosen: positions of at most `rows` records.
         rows: public.
     """

@@ -38,7 +38,6 @@ def check_promises(promises: Sequence[bytes], own: Frame, channel: Channel) -> N
     Args:
         promises: of all nodes, this one's too.
         own: this node's, of the attempt whose total is asked for.
-        channel: the session.
 
     Raises:
         ProtocolError: one is missing, doubled, of another attempt, or about other silos or another
@@ -133,9 +132,6 @@ class ComputeNode:
 
     def promise(self, request: bytes) -> bytes:
         """This node's word that in this attempt it tells the total of these silos and of no others.
-
-        Args:
-            request: the aggregator's REQUEST.
 
         Returns:
             PROMISE, for all nodes.

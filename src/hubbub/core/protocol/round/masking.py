@@ -35,10 +35,6 @@ class Masking:
     """One silo's side of the wire in one session.
 
     Args:
-        keys: the silo's own.
-        roster: everybody.
-        round_parameters: the numbers of the rounds.
-        session: from the agreement.
         mask_stream: how masks are added (on how many threads); changes speed only.
         source: the silo's randomness, for full shares only.
     """

@@ -298,7 +298,6 @@ def decoded(round_parameters: RoundParameters, total: ring.Integers) -> NDArray[
     """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
 
     Args:
-        round_parameters: of the round.
         total: the sum in grid steps, (dimension,).
 
     Returns:

@@ -40,8 +40,6 @@ class Silo:
     """One silo in one session.
 
     Args:
-        round_parameters: the numbers of the rounds.
-        task: the silo's records.
         masking: checks models and hides answers.
         source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the round parameters need them.

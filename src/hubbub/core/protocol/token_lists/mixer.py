@@ -42,7 +42,6 @@ class Mixer:
     """One silo's side in the making of one list.
 
     Args:
-        keys: the silo's own.
         index: the silo's place in the roster.
         list_context: which list; a second try needs a new one.
         counts: how many records each silo has, in the order of the roster; public.
@@ -189,7 +188,6 @@ class Mixer:
 
         Args:
             forms: the MIX_FORMS frames of the step before.
-            executor: who does the work.
 
         Raises:
             ProtocolError: naming who published forms that are not those of its names; or nobody,

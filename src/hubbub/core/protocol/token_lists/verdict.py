@@ -39,7 +39,6 @@ class Publications:
     """The rules for what is published about one list.
 
     Args:
-        list_context: which list.
         counts: records of each silo, by roster index, in its order; public.
     """
 
@@ -186,7 +185,6 @@ class PublishedFrames:
     List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
 
     Args:
-        list_context: which list.
         counts: records of each silo, in the order of the roster.
         keys: the MIX_KEY frames.
         names: the MIX_NAMES frames of each step so far: of all silos, then of one mixer each.
@@ -246,10 +244,7 @@ def verdict(
            whose list is not what its key makes of the one before, or who complained in vain.
 
     Args:
-        evidence: what was published.
-        complaint: the MIX_COMPLAINT frame.
         opened: the MIX_OPENED frames of all silos.
-        executor: who does the work.
 
     Raises:
         ProtocolError: naming who keeps its key or published nothing that can be read, or showed the

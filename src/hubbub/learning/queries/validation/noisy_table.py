@@ -324,20 +324,20 @@ class NoisyTable(_Noisy):
         below = each.cumsum(axis=0) - each / 2
         return self.sigma**2 * float(np.linalg.norm(each.T @ below))
 
-    def sums(self, *weights: Array) -> NoisySums:
+    def sums(self, *weights: Array) -> WeightedSums:
         """Sums of counts, each with the weights of a (bins, outcomes)."""
         wide = np.array([np.broadcast_to(weight, self.counts.shape).T for weight in weights])
         sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
         flat, noise = (part.reshape(len(wide), -1) for part in (wide, sent))
         counts = self.counts.T.ravel()
         sampled = np.maximum(counts, 0.0) if self.decoded is None else counts  # as in `covariance`
-        return NoisySums(
+        return WeightedSums(
             counts=flat @ counts, varies=(flat * sampled) @ flat.T + self.sigma**2 * noise @ noise.T
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisySums(_Noisy):
+class WeightedSums(_Noisy):
     """A few weighted sums of a table's counts, and their covariance."""
 
     counts: Array

@@ -6,14 +6,12 @@ This file knows keys; what is summed and what follows from it is loaded when it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.settings import (
     Keys,
     Section,
-    is_number,
     key_of,
     keys_of,
     number,
@@ -28,7 +26,7 @@ from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.source import IN_MEMORY
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.levels import Levels, cuts_from
 from hubbub.learning.study.training import learning_of
 
 if TYPE_CHECKING:
@@ -221,11 +219,4 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
                 f"{str(value)[:80]}; write that"
             )
         return Levels(column=column)
-    cuts = tuple(value) if isinstance(value, list) and all(map(is_number, value)) else ()
-    low, high = column.bounds
-    if not 0 < len(cuts) < _MOST_CLASSES or any(a >= b for a, b in pairwise((low, *cuts, high))):
-        raise StudyError(
-            f"expected {key} to be break points that rise between {low:g} and {high:g}, got "
-            f"{str(value)[:80]}; write some, such as [60, 75]"
-        )
-    return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))
+    return Levels(column=column, cuts=cuts_from(key, value, *column.bounds, _MOST_CLASSES - 1))
