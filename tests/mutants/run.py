@@ -41,14 +41,25 @@ def verdict(mutant: Mutant) -> str:
     """Why a row is not as it should be, in a process of its own; empty if its mutant dies."""
     with tempfile.TemporaryDirectory() as source:
         shutil.copytree(ROOT / "src", source, dirs_exist_ok=True)
-        texts = {path: path.read_text() for path in Path(source).rglob(mutant.file)}
-        if (times := sum(text.count(mutant.old) for text in texts.values())) != 1:
-            return f"its text stands {times} times in {mutant.file}, not once"
-        for path, text in texts.items():
-            path.write_text(text.replace(mutant.old, mutant.new))
+        if why := staleness(mutant, source):
+            return why
+        for path in Path(source).rglob(mutant.file):
+            path.write_text(path.read_text().replace(mutant.old, mutant.new))
         sys.path.insert(0, source)
         os.environ["PYTHONPATH"] = source  # of processes that a test starts
         return survival(mutant.killed_by)
+
+
+def staleness(mutant: Mutant, source: str | Path = ROOT / "src") -> str:
+    """Why a row is out of date; empty if its text stands once in its file."""
+    times = sum(path.read_text().count(mutant.old) for path in Path(source).rglob(mutant.file))
+    return "" if times == 1 else f"its text stands {times} times in {mutant.file}, not once"
+
+
+def listed() -> list[Mutant]:
+    """All rows."""
+    rows = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["mutant"]
+    return [Mutant(**row) for row in rows]
 
 
 def survival(tests: list[str]) -> str:
@@ -67,8 +78,7 @@ def survival(tests: list[str]) -> str:
 
 def main() -> int:
     """Run all rows, or those that are named; 1 if a mutant lives or a row is out of date."""
-    rows = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["mutant"]
-    mutants = [Mutant(**row) for row in rows]
+    mutants = listed()
     if words := sys.argv[1:]:
         mutants = [one for one in mutants if one.statement in words or words[0] in one.file]
     os.environ["OMP_NUM_THREADS"] = "1"
