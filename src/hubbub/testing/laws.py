@@ -16,8 +16,8 @@ from hubbub.core.tabular.column import Column
 # What no key of a study can be: a reader that passes it over would pass over a mistake as well.
 _STRANGE: tuple[Any, ...] = ([[["?"]]], {"?": {"?": "?"}})
 _CODE = (".py", ".pyc", ".so", ".pyi", ".pth")
-_REACHES_OUT = ("open", "sqlite3.connect", "socket.connect", "subprocess.Popen")
-_REACHES_OUT += ("os.listdir", "os.scandir")  # a Python lists folders by one or the other
+_LISTS = ("os.listdir", "os.scandir")  # a Python lists folders by one or the other
+_REACHES_OUT = ("open", "sqlite3.connect", "socket.connect", "subprocess.Popen", *_LISTS)
 _watchers: list[Callable[[str, tuple[Any, ...]], None]] = [lambda *_: None]
 
 
