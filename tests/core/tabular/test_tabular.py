@@ -400,6 +400,20 @@ def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
     assert np.array_equal(first.targets, second.targets)
 
 
+def test_a_short_float_is_the_number_that_was_written(tmp_path):
+    """The float32 nearest to 0.7 is less, so as a longer one it would lie below a cut at 0.7."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    values = np.array([0.7, 0.1, 40.0], dtype=np.float32)
+    path = tmp_path / "x.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"x": values}), path)
+    for cells in (
+        read_cells(path),
+        *map(cells_of, (pd.DataFrame({"x": values}), pl.DataFrame({"x": values}), {"x": values})),
+    ):
+        assert cells == {"x": ["0.7", "0.1", "40.0"]}
+
+
 def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -24,7 +24,7 @@ from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import GAP, CellFault, Rule, canonical, number_in, number_rule
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.records import patient_key
+from hubbub.core.tabular.records import is_rounded, patient_key
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import Outcome
 from hubbub.desk.drafting.cell_text import flaw_of, folded
@@ -128,7 +128,13 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
         return
     found = "an empty cell, so the record belongs to nobody"
     nobody = CellFault(GAP, "a patient", found, "fill it in, or remove it")
-    yield from _rows(table, data.patient, lambda cell: 0.0 if patient_key(cell) else nobody)
+    found = "a number whose digits a program has rounded, which several patients may share"
+    rounded = CellFault("rounded", "a patient", found, "export the column as text")
+
+    def rule(cell: str) -> float | CellFault:
+        return 0.0 if patient_key(cell) else rounded if is_rounded(cell) else nobody
+
+    yield from _rows(table, data.patient, rule)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
