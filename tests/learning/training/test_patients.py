@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def test_the_promise_to_a_patient_is_the_studys_own() -> None:
     assert made.noise_multiplier == plan(study(data={"patient": None})).noise_multiplier
     assert made.patient.epsilon == made.stated.epsilon
     assert made.patient.who == "a patient with up to 3 records"
+    assert replace(made.patient, records=1).who == "a patient with up to 1 record"
     twice = made.patient.in_two_silos
     assert twice is not None
     assert made.stated.epsilon < twice < 50
@@ -528,7 +530,7 @@ def test_a_check_says_what_is_wrong_with_patients(
     Path("study.toml").write_text(study(data={"test": "test.csv"}).as_toml())
     Path("test.csv").write_text("dose,ill\n" + "0.5,1\n0.1,0\n" * 10)  # needs no patients
     assert main(["check", "study.toml"]) == 0
-    assert "records exceed the 3 that count for each patient" in capsys.readouterr().out
+    assert "records past the 3 that count for each patient" in capsys.readouterr().out
     Path("west.csv").write_text(table([("", 0.1, 0), ("P1", 0.2, 1)]))
     Path("south.csv").write_text("dose,ill\n0.1,1\n")
     assert main(["check", "study.toml"]) == 2

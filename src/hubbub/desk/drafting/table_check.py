@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.core.errors import DataError
+from hubbub.core.number_format import several
 from hubbub.core.settings import key_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.cell_stream import mapped, mapping_of
@@ -137,9 +138,10 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     yield from _rows(table, data.patient, rule)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
-    if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
+    most = data.most_per_patient
+    if over := sum(max(0, count - most) for count in counts.values()):
         yield table.odd(
-            f"{over} records exceed the {data.most_per_patient} that count for each patient",
+            f"{several(over, 'record')} past the {most} that count for each patient",
             "only each patient's first records are used: raise data.most_per_patient for more",
             data.patient,
         )
@@ -368,7 +370,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     """What a run takes, and people should see."""
     if len(table.rows) < _FEW:
         yield table.odd(
-            f"there are only {len(table.rows)} records",
+            f"it has only {several(len(table.rows), 'record')}",
             "the model can learn little from so few records behind the noise: check that "
             "the file is complete",
         )
