@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
 from hubbub.core.tabular.column import Column, column_features, columns_from
+from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
 from hubbub.learning.datasets import HEART_COLUMNS
@@ -526,3 +527,9 @@ def test_a_cell_of_endless_text_is_named_as_the_reason(tmp_path: Path) -> None:
     path.write_text('age,note\n50,"never closed\n' + "60,x\n" * 30_000)
     with pytest.raises(DataError, match=r"more than 131,072 characters.*close the quote"):
         read_cells(path)
+
+
+def test_a_refusal_offers_a_few_of_many_classes():
+    many = Column(name="icd", categories=tuple(f"C{k}" for k in range(400)))
+    with pytest.raises(StudyError, match=r"one of C0, .*, C11 and 388 more as the reference"):
+        Levels(column=many, reference="D1")
