@@ -221,11 +221,16 @@ def _column(section: Section) -> ColumnMapping:
         raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
     if len(set(map(canonical, spellings))) < len(spellings):
         raise section.refusal("spellings", "a table with each spelling once", "1 and 1.0 are one")
+    date = section.text("date", "")
+    if "%Z" in date.replace("%%", ""):
+        # Python takes the name of a zone, if the machine knows it, and drops what it says.
+        wanted, remedy = "a form without %Z", "write %z for +0200, or let the source write UTC"
+        raise section.refusal("date", wanted, remedy)
     return ColumnMapping(
         source=section.text("from", section.name.partition(".")[2]),
         decimal=section.text("decimal", ".", options=(".", ",")),
         factor=section.number("factor", 1.0, least=-1e9, most=1e9),
         offset=section.number("offset", 0.0, least=-1e9, most=1e9),
         spellings=tuple(spellings.items()),
-        date=section.text("date", ""),
+        date=date,
     )
