@@ -284,7 +284,7 @@ def test_p21_a_mapping_names_the_column_of_keys_and_changes_none(tmp_path: Path,
 def test_the_name_of_a_zone_is_refused_as_it_says_no_offset(tmp_path: Path, form: str):
     """01:30 CEST and 01:30 CET are an hour apart, and `strptime` reads both alike, or neither."""
     (tmp_path / "mapping.toml").write_text(f'[north.seen]\ndate = "{form}"')
-    with pytest.raises(StudyError, match="a form without %Z.*write %z"):
+    with pytest.raises(StudyError, match=r"a form without %Z.*write %z"):
         mapping_of("north", tmp_path, "pid")
     (tmp_path / "mapping.toml").write_text('[north.seen]\ndate = "%d.%m.%Y %%Z %z"')
     assert mapping_of("north", tmp_path, "pid")["seen"].date.endswith("%z")
