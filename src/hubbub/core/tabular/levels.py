@@ -128,7 +128,7 @@ def cuts_from(path: str, value: Any, low: float, high: float, most: int) -> tupl
     if not 0 < len(cuts) <= most or not all(a < b for a, b in pairwise((low, *cuts, high))):
         raise StudyError(
             f"expected {path} to be at most {most} break points that rise between the public "
-            f"bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+            f"bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order, within these"
         )
     return cuts
 
