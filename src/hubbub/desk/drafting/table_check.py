@@ -74,7 +74,7 @@ def read_site(study: Study, name: str, folder: Path) -> RawTable:
     table = read_raw(path)
     if name == silo_records.TEST:
         return table
-    mapping = mapping_of(name, home_of(folder), study.data.patient)
+    mapping = mapping_of(name, home_of(folder), study.data.patient, study.data.columns)
     if not mapping:
         return table
     cells = mapped({name: table.column(name) for name in table.header}, mapping)
