@@ -507,7 +507,7 @@ def _cuts(
     stated = section.table("cuts") if "cuts" in section else {}
     numeric = [name for name in names if not columns[name].categories]
     if not set(stated) <= set(numeric):
-        raise section.refusal("cuts", f"some of {', '.join(numeric)}", "name numeric columns")
+        raise section.refusal("cuts", f"some of {few(numeric, SHOWN)}", "name numeric columns")
     return {
         name: cuts_from(
             f"{section.path('cuts')}.{key_of(name)}", cuts, *columns[name].bounds, _MOST_LEVELS - 2
