@@ -115,6 +115,21 @@ def test_a_bin_that_chance_may_have_hidden_is_told_with_caution() -> None:
     assert course.greenwood[4] > 1.5 * plain[4]
 
 
+def test_a_late_bin_that_noise_hides_widens_no_interval_before_it() -> None:
+    """An upper limit of survival holds afterwards too; a later, wider one says nothing of before.
+
+    Of a curve of few events and many losses, and of its first two bins alone.
+    """
+    events, at_risk = [200, 150, 12, 2, 0, 1], [4000, 3000, 2000, 300, 90, 60, 20]
+    course = course_of(events, at_risk, np.zeros(STEEP.size))
+    low, high = course.ends(1.96)
+    errors = course.survived * np.sqrt(np.diag(course.covariance))
+    assert errors[-1] > 10 * errors[0]
+    assert (high - course.survived)[:3] == pytest.approx(1.96 * errors[:3], rel=0.1)
+    assert all(np.diff(low) < 0)
+    assert all(np.diff(high) <= 0)
+
+
 def test_what_is_said_of_the_horizon_says_whom_it_takes_to_be_there() -> None:
     said: dict[str, Any] = {}
     for kind in ("survival", "incidence"):

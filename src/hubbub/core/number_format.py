@@ -133,6 +133,9 @@ def several(count: int, noun: str) -> str:
     return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"
 
 
+SHOWN = 12  # of the names that a refusal offers
+
+
 def few(names: Sequence[str], most: int = 3) -> str:
     """Names in a line: the first ones, and how many more.
 

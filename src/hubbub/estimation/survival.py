@@ -248,7 +248,10 @@ class SurvivalCourse:
         return np.asarray(np.exp(-rising(np.maximum(self.hazard, 0.0))))
 
     def ends(self, z: float) -> tuple[Array, Array]:
-        """Survival's lower and upper limits at z standard deviations, both non-increasing."""
+        """Survival's lower and upper limits at z standard deviations, both non-increasing.
+
+        Survival falls, so a lower limit holds before its edge too, and an upper limit after it.
+        """
         y, _ = self._positive
         risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
         per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
@@ -256,7 +259,7 @@ class SurvivalCourse:
         noise = np.diag(self.covariance) - self.greenwood
         root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
         low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
-        falling = np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+        falling = np.maximum.accumulate(low[::-1])[::-1], np.minimum.accumulate(high)
         return intervals.around(self.survived, *falling)
 
     def band_quantile(self, confidence: float) -> float:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
 from hubbub.core.tabular.column import Column, column_features, columns_from
+from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
 from hubbub.learning.datasets import HEART_COLUMNS
@@ -400,6 +401,20 @@ def test_parquet_and_csv_of_the_same_table_give_the_same_records(tmp_path):
     assert np.array_equal(first.targets, second.targets)
 
 
+def test_a_short_float_is_the_number_that_was_written(tmp_path):
+    """The float32 nearest to 0.7 is less, so as a longer one it would lie below a cut at 0.7."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    values = np.array([0.7, 0.1, 40.0], dtype=np.float32)
+    path = tmp_path / "x.parquet"
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"x": values}), path)
+    for cells in (
+        read_cells(path),
+        *map(cells_of, (pd.DataFrame({"x": values}), pl.DataFrame({"x": values}), {"x": values})),
+    ):
+        assert cells == {"x": ["0.7", "0.1", "40.0"]}
+
+
 def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -512,3 +527,9 @@ def test_a_cell_of_endless_text_is_named_as_the_reason(tmp_path: Path) -> None:
     path.write_text('age,note\n50,"never closed\n' + "60,x\n" * 30_000)
     with pytest.raises(DataError, match=r"more than 131,072 characters.*close the quote"):
         read_cells(path)
+
+
+def test_a_refusal_offers_a_few_of_many_classes():
+    many = Column(name="icd", categories=tuple(f"C{k}" for k in range(400)))
+    with pytest.raises(StudyError, match=r"one of C0, .*, C11 and 388 more as the reference"):
+        Levels(column=many, reference="D1")

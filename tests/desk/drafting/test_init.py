@@ -713,10 +713,14 @@ def test_a_column_that_is_nearly_all_the_same_has_bounds():
         ([["false", "true"] * 9, ["0", "1"] * 9], "0 and 1 seem to mean false or true"),
         ([["no", "yes", "maybe"] * 9], None),
         ([["f", "m"] * 9, ["f", "m", "1"] * 9], None),
+        ([["F", "M"] * 9, ["female", "male", "M"] * 9], "f and female, m and male may mean"),
+        ([["A", "B", "AB", "0"] * 9], None),
+        ([["I", "II", "III", "IV", "V"] * 9], None),
+        ([["m", "male", "mixed"] * 9], None),
     ],
 )
-def test_two_spellings_of_yes_in_one_column_are_told(files, told):
-    """0, 1, no and yes had become four categories without a word."""
+def test_two_spellings_of_one_class_in_one_column_are_told(files, told):
+    """0, 1, no and yes had become four categories without a word, as had F and female."""
     from hubbub.desk.drafting.column_draft import column_draft
 
     made = column_draft("smoker", files)

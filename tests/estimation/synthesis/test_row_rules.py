@@ -255,3 +255,23 @@ def test_rules_are_proposed_by_round_numbers_and_only_such_as_a_study_can_read()
     cells = {"class": values, wide.name: values, "old": ["no"] * 100 + ["yes"] * 40}
     rules = likely_rules(columns, cells)
     assert (rules.follows, rules.possible) == ({"old": "`class` > 50"}, ())
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "said"),
+    [
+        ("392.615605", "392.615606", "392.615605"),
+        ("0.0000029", "0.0000031", "0.000003"),
+        ("0.3", "0.30000000000000004", "0.3"),
+        ("123456789.12345", "123456789.12346", "123456789.12345"),
+        ("1.1", "1.2", "1.1"),
+    ],
+)
+def test_a_proposed_number_parts_the_rows_however_many_digits_it_takes(
+    last: str, first: str, said: str
+) -> None:
+    """In steps of a tenth 1.1 / 0.1 is above 11, and a twelfth digit may be on the other side."""
+    number = Column(name="x", low=0, high=2e8)
+    columns = [number, Column(name="old", categories=("no", "yes"), complete=True)]
+    cells = {"x": [last] * 100 + [first] * 100, "old": ["no"] * 100 + ["yes"] * 100}
+    assert likely_rules(columns, cells).follows == {"old": f"x > {said}"}

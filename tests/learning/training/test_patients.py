@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import hubbub
 from hubbub import Study, plan
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.study import silo_records
+from hubbub.core.tabular.cells import cells_of, read_cells
 from hubbub.core.tabular.column import columns_from
-from hubbub.core.tabular.records import Records, patient_key
+from hubbub.core.tabular.records import Records, patient_key, patient_numbers
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli import terminal
 from hubbub.desk.cli.main import main
@@ -109,6 +111,7 @@ def test_the_promise_to_a_patient_is_the_studys_own() -> None:
     assert made.noise_multiplier == plan(study(data={"patient": None})).noise_multiplier
     assert made.patient.epsilon == made.stated.epsilon
     assert made.patient.who == "a patient with up to 3 records"
+    assert replace(made.patient, records=1).who == "a patient with up to 1 record"
     twice = made.patient.in_two_silos
     assert twice is not None
     assert made.stated.epsilon < twice < 50
@@ -247,6 +250,41 @@ def test_a_key_that_a_program_has_rounded_is_several_patients(home: Path, key: s
     assert [*map(patient_key, ("12E45", "110105194912312330", "1e3", "7.5"))] == [
         *("12E45", "110105194912312330", "1e3", "7.5")
     ]
+
+
+@pytest.mark.parametrize("key", ["1.23E+11", "1,23E+11", "1E+12", "1.23457E+14"])
+def test_a_key_that_a_spreadsheet_has_shown_in_powers_of_ten_is_several_patients(
+    home: Path, key: str
+) -> None:
+    Path("north.csv").write_text(table([("P1", 0.1, 0), (f'"{key}"', 0.2, 1)]))
+    with pytest.raises(DataError, match=r"number in powers of ten .*row 2.*several of them share"):
+        silo_records.records(study(), "north")
+    assert patient_key(key) == ""
+    assert f"'{key}' is a number whose digits a program has rounded" in checked_words()
+    kept = ("1.23E11", "1.0E7", "1.23e+11", "123000000000.0")  # of programs that lose no digit
+    assert len({*map(patient_key, kept), ""}) == 5
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_a_key_of_a_short_type_is_told_from_its_column_in_files_and_frames(
+    home: Path, kind: str
+) -> None:
+    """Parquet, Arrow and pandas hand on its values as floats of 53 bits, which hold it exactly."""
+    pa = pytest.importorskip("pyarrow")
+    first = 2 ** (24 if kind == "float32" else 11)
+    for keys, fits in (([first, first + 1], False), ([first - 1, 7], True)):
+        rows = {"pid": np.array(keys).astype(kind), "dose": [0.1, 0.2], "ill": [0, 1]}
+        frame = pa.table(rows)
+        if kind == "float32":  # Parquet has no shorter ones
+            pytest.importorskip("pyarrow.parquet").write_table(frame, "north.parquet")
+            frame = read_cells(Path("north.parquet"))
+        cells = cells_of(frame)
+        if fits:
+            assert patient_numbers(cells["pid"]).tolist() == [0, 1]
+            continue
+        with pytest.raises(DataError, match="number in powers of ten at 0"):
+            patient_numbers(cells["pid"])
+        assert [*map(float, cells["pid"])] == [first, first]  # a number of a column as before
 
 
 @pytest.mark.parametrize(("kind", "bits"), [(np.float32, 24), (np.float16, 11)])
@@ -492,7 +530,7 @@ def test_a_check_says_what_is_wrong_with_patients(
     Path("study.toml").write_text(study(data={"test": "test.csv"}).as_toml())
     Path("test.csv").write_text("dose,ill\n" + "0.5,1\n0.1,0\n" * 10)  # needs no patients
     assert main(["check", "study.toml"]) == 0
-    assert "records exceed the 3 that count for each patient" in capsys.readouterr().out
+    assert "records past the 3 that count for each patient" in capsys.readouterr().out
     Path("west.csv").write_text(table([("", 0.1, 0), ("P1", 0.2, 1)]))
     Path("south.csv").write_text("dose,ill\n0.1,1\n")
     assert main(["check", "study.toml"]) == 2

@@ -305,6 +305,20 @@ def test_a_validation_that_cannot_be_is_refused_by_name(
         study_of(files, **changed)
 
 
+@pytest.mark.parametrize("where", ["validation", "statistics"])
+def test_zero_is_one_break_point_whatever_its_sign(files: Path, where: str) -> None:
+    """A study of -0.0 is the study of 0, and its class is not called "-0"."""
+    made = []
+    for zero in (0, -0.0):
+        by: dict[str, Any] = {"by": {"age": [zero]}}
+        asked = {"epsilon": 1.0, "t": {"kind": "table", "columns": ["sex"], **by}}
+        table = table_of(files, **{where: asked if where == "statistics" else by})
+        table["data"]["columns"] = {**table["data"]["columns"], "age": {"low": -9, "high": 90}}
+        made.append(Study.from_table(table))
+    assert made[0].id == made[1].id
+    assert "-0.0" not in made[1].as_toml()
+
+
 def test_a_study_without_one_keeps_its_id_and_one_with_it_is_written_back(files: Path) -> None:
     plain = table_of(files)
     del plain["validation"]

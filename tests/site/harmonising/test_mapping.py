@@ -278,3 +278,27 @@ def test_p21_a_mapping_names_the_column_of_keys_and_changes_none(tmp_path: Path,
     (tmp_path / "mapping.toml").write_text(f'[north.pid]\nfrom = "nr"\n{more}')
     with pytest.raises(UserError, match="may make one patient of several"):
         mapping_of("north", tmp_path, "pid")
+
+
+def test_a_code_that_the_study_counts_as_missing_has_no_unit(tmp_path: Path) -> None:
+    """-999 mmol/l had become -17,997.6 mg/dl, and counted as the lower bound."""
+    data = Study.parse(STUDY.replace('missing = ["n/a"]', 'missing = ["-999", "NA"]')).data
+    (tmp_path / "mapping.toml").write_text("[north.glucose]\nfactor = 18.0156")
+    mapping = mapping_of("north", tmp_path, data.patient, data.columns)
+    own = {"pid": ["1"] * 4, "glucose": ["5", "-999", "-999.0", "NA"]}
+    assert mapped(own, mapping)["glucose"] == ["90.078", "-999", "-999.0", "NA"]
+    (tmp_path / "mapping.toml").write_text(
+        '[north.glucose]\nfactor = 18.0156\nspellings = { "-999" = "55" }'
+    )
+    mapping = mapping_of("north", tmp_path, data.patient, data.columns)
+    assert mapped(own, mapping)["glucose"][1] == "55"
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y %H:%M %Z", "%%%Z"])
+def test_the_name_of_a_zone_is_refused_as_it_says_no_offset(tmp_path: Path, form: str):
+    """01:30 CEST and 01:30 CET are an hour apart, and `strptime` reads both alike, or neither."""
+    (tmp_path / "mapping.toml").write_text(f'[north.seen]\ndate = "{form}"')
+    with pytest.raises(StudyError, match=r"a form without %Z.*write %z"):
+        mapping_of("north", tmp_path, "pid")
+    (tmp_path / "mapping.toml").write_text('[north.seen]\ndate = "%d.%m.%Y %%Z %z"')
+    assert mapping_of("north", tmp_path, "pid")["seen"].date.endswith("%z")

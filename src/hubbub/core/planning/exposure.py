@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning import accounts, noise_shares
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import NoiseShares, known_shares
@@ -330,7 +330,7 @@ class PatientPromise:
     @property
     def who(self) -> str:
         """Whose epsilon it is."""
-        return f"a patient with up to {self.records} records"
+        return f"a patient with up to {several(self.records, 'record')}"
 
     def warning(self, stated: float, delta: float) -> str:
         """What a reader should know who expects that much of epsilon at that delta."""
@@ -342,7 +342,7 @@ class PatientPromise:
                     f"epsilon of both together is at most {2 * stated:.4g}, at delta {larger:.2g}"
                 )
             return (
-                f"the unit is a patient, with up to {self.records} records in a silo; a "
+                f"the unit is a patient, with up to {several(self.records, 'record')} in a silo; a "
                 f"patient of two silos is two units: {both}"
             )
         return (

@@ -20,6 +20,7 @@ from hubbub.core.disk import open_ordinary, read_text, toml_table
 from hubbub.core.errors import DataError, UserError, with_extra
 from hubbub.core.settings import Section
 from hubbub.core.tabular.cells import canonical, cells_of, is_in_proportion, number_in, text_of
+from hubbub.core.tabular.column import Column
 
 Cells = Mapping[str, Sequence[str]]
 FILE = "mapping.toml"
@@ -133,12 +134,14 @@ class ColumnMapping:
     spellings: tuple[tuple[str, str], ...] = ()  # the site's, and the study's
     # How the site writes dates, hours too, as `strptime` reads them; empty: it has none
     date: str = ""
+    gaps: frozenset[str] = frozenset()  # the study's spellings that mean missing, canonical
 
     def cell(self, text: str) -> str:
         """What a cell becomes.
 
-        >>> ColumnMapping(source="g", decimal=",", factor=18.0).cell("5,5")
-        '99.0'
+        >>> glucose = ColumnMapping(source="g", decimal=",", factor=18.0, gaps=frozenset({"-9"}))
+        >>> glucose.cell("5,5"), glucose.cell("-9,0")
+        ('99.0', '-9.0')
         """
         if not text:
             return text
@@ -154,15 +157,19 @@ class ColumnMapping:
         number = number_in(plain)
         if number is None:  # for the study to refuse, unless it would take it for another number
             return text if number_in(text) is None else plain
-        as_is = (self.factor, self.offset) == (1.0, 0.0)
+        as_is = (self.factor, self.offset) == (1.0, 0.0) or canonical(plain) in self.gaps
         return plain if as_is else repr(number * self.factor + self.offset)
 
 
 SiteMapping = Mapping[str, ColumnMapping]
 
 
-def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
+def mapping_of(
+    party: str, folder: Path, patient: str, columns: Sequence[Column] = ()
+) -> SiteMapping:
     """A silo's mapping; nothing where there is none. A patient's keys stay as they are (P21).
+
+    So do codes that the study's columns count as missing, whatever a site's unit.
 
     UserError: the file cannot be read as one, or changes the keys of patients.
     """
@@ -187,7 +194,8 @@ def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
             f"expected [{party}.{patient}] in {path} to have `from` alone, found more, which may "
             "make one patient of several; remove it, and mend keys at the source"
         )
-    return mapping
+    gaps = {column.name: frozenset(map(canonical, column.missing)) for column in columns}
+    return {name: replace(own, gaps=gaps.get(name, own.gaps)) for name, own in mapping.items()}
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
@@ -221,11 +229,16 @@ def _column(section: Section) -> ColumnMapping:
         raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
     if len(set(map(canonical, spellings))) < len(spellings):
         raise section.refusal("spellings", "a table with each spelling once", "1 and 1.0 are one")
+    date = section.text("date", "")
+    if "%Z" in date.replace("%%", ""):
+        # Python takes the name of a zone, if the machine knows it, and drops what it says.
+        wanted, remedy = "a form without %Z", "write %z for +0200, or let the source write UTC"
+        raise section.refusal("date", wanted, remedy)
     return ColumnMapping(
         source=section.text("from", section.name.partition(".")[2]),
         decimal=section.text("decimal", ".", options=(".", ",")),
         factor=section.number("factor", 1.0, least=-1e9, most=1e9),
         offset=section.number("offset", 0.0, least=-1e9, most=1e9),
         spellings=tuple(spellings.items()),
-        date=section.text("date", ""),
+        date=date,
     )

@@ -114,7 +114,7 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
         stream = source.stream(data, party, folder)
     else:
         stream = cell_stream.parts_stream(folder / data.files.replace("{name}", party))
-    return mapped_stream(stream, mapping_of(party, home_of(folder), data.patient))
+    return mapped_stream(stream, mapping_of(party, home_of(folder), data.patient, data.columns))
 
 
 def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, str]:
@@ -163,7 +163,7 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
     named = [*(column.name for column in columns), *filter(None, [data.patient])]
-    cells = _site_cells(path, named, party, folder or Path(), data.patient)
+    cells = _site_cells(path, named, party, folder or Path(), data)
     unified = target_unified(data, cells)
     return coded_cells(
         unified, columns, path.name, patient=data.patient, most=data.most_per_patient
@@ -277,10 +277,11 @@ def file_of(study: Study, party: str, folder: Path) -> Path | None:
     return folder / named if named else None
 
 
-def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path, patient: str) -> Cells:
+def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path, data: Data) -> Cells:
     """The cells of a file as the study names and spells them, by the site's mapping if any."""
     # A test file is everybody's, and no site's mapping is about it.
-    mapping = {} if party == TEST else mapping_of(party, home_of(folder), patient)
+    home, own = home_of(folder), party != TEST
+    mapping = mapping_of(party, home, data.patient, data.columns) if own else {}
     return mapped(read_cells(path, sources_of(named, mapping)), mapping)
 
 
@@ -294,7 +295,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     columns = (*data.features, *(levels.column for levels in by))
     named = [*data.targets, *filter(None, [patient]), *(column.name for column in columns)]
     try:
-        cells = _site_cells(path, named if data.features else (), party, folder, patient)
+        cells = _site_cells(path, named if data.features else (), party, folder, data)
         of_file = records_of_cells(data, cells, path.name, patient=patient)
         groups = groups_of_cells(data, by, cells, path.name) if by else None
         return of_file if groups is None else replace(of_file, groups=groups)

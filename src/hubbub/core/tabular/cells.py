@@ -104,9 +104,7 @@ def cells_of(table: Any) -> dict[str, list[str]]:
         if twice := [name for name, times in Counter(map(str, names)).items() if times > 1]:
             raise _uneven(twice)
         columns = {name: table[name] for name in names}
-        # Arrow keeps values in objects of its own.
-        plain = {k: at.to_pylist() if hasattr(at, "to_pylist") else at for k, at in columns.items()}
-        cells = {str(name): [*map(_in_memory, values)] for name, values in plain.items()}
+        cells = {str(name): [*map(_in_memory, plain_values(at))] for name, at in columns.items()}
     except DataError:
         raise
     except (TypeError, KeyError, IndexError, ValueError):
@@ -235,12 +233,29 @@ def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
     for batch in file.iter_batches(_BATCH, columns=names, use_threads=False):
         for name in names:
             seen = texts[name]
-            for value in batch.column(name).to_pylist():
+            for value in plain_values(batch.column(name)):
                 text = text_of(value)
                 cells[name].append(seen.get(text, text))
                 if len(seen) < _REMEMBERED:
                     seen.setdefault(text, text)
     return cells
+
+
+def plain_values(column: Any) -> Iterable[object]:
+    """The values of a column of a data frame or of Arrow; short floats stay what they are."""
+    kind = _SHORT.get(str(getattr(column, "type", getattr(column, "dtype", ""))).casefold())
+    # Arrow keeps values in objects of its own.
+    values: Iterable[object] = column.to_pylist() if hasattr(column, "to_pylist") else column
+    if kind is None:
+        return values
+    return (kind(value) if isinstance(value, float) else value for value in values)
+
+
+# What libraries call floats that show the type of each of their values only in the column's.
+_SHORT: dict[str, type[np.floating[Any]]] = {
+    **dict.fromkeys(("float", "float32", "float[pyarrow]"), np.float32),
+    **dict.fromkeys(("halffloat", "float16", "halffloat[pyarrow]"), np.float16),
+}
 
 
 def _in_memory(value: object) -> str:
@@ -251,11 +266,18 @@ def _in_memory(value: object) -> str:
 def text_of(value: object) -> str:
     """The text of a value; numbers that are equal have one, whatever sign of zero and scale.
 
-    >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None)
-    ('0.0', '1.5', '')
+    Of a short float it is the shortest that is that float. One so large that several whole numbers
+    share it is in powers of ten, by which it is told from theirs (`tabular/records.py`).
+
+    >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None), text_of(np.float32(0.7))
+    ('0.0', '1.5', '', '0.7')
+    >>> text_of(np.float32(16_777_217))
+    '1.6777216000000000E+07'
     """
     if value is None or (isinstance(value, float | np.floating | Decimal) and math.isnan(value)):
         return ""
+    if isinstance(value, np.float32 | np.float16) and exact_below(value) <= abs(value) < math.inf:
+        return f"{float(value):.16E}"
     if isinstance(value, float | np.floating):
         return str(value + 0.0)
     if isinstance(value, Decimal) and value.is_finite():
@@ -263,6 +285,11 @@ def text_of(value: object) -> str:
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return "0" if text == "-0" else text
     return str(value).strip()
+
+
+def exact_below(value: object) -> float:
+    """Up to where a float is one whole number alone: 2**53, of NumPy's shorter types 24 or 11."""
+    return 2.0 ** (int(np.finfo(value).nmant) + 1 if isinstance(value, np.floating) else 53)
 
 
 GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share

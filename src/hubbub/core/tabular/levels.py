@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
+from hubbub.core.number_format import SHOWN, few
 from hubbub.core.settings import is_number
 from hubbub.core.tabular.column import Column
 
@@ -56,7 +57,7 @@ class Levels:
             self._check_cuts()
         if self.reference and self.reference not in self.names:
             raise StudyError(
-                f"expected one of {', '.join(self.names)} as the reference of column "
+                f"expected one of {few(self.names, SHOWN)} as the reference of column "
                 f"{self.column.name}, found {self.reference}; correct it"
             )
 
@@ -127,7 +128,7 @@ def cuts_from(path: str, value: Any, low: float, high: float, most: int) -> tupl
     if not 0 < len(cuts) <= most or not all(a < b for a, b in pairwise((low, *cuts, high))):
         raise StudyError(
             f"expected {path} to be at most {most} break points that rise between the public "
-            f"bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+            f"bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order, within these"
         )
     return cuts
 

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
-from hubbub.core.tabular.cells import LONGEST_KEY, canonical
+from hubbub.core.tabular.cells import LONGEST_KEY, canonical, exact_below
 
 _FLOAT = re.compile(r"[+-]?\d+(\.\d*(e[+-]?\d+)?|e\+\d+)", re.ASCII | re.IGNORECASE)
+# As programs for tables show a number of 12 digits or more, and write it to CSV.
+_POWERS = re.compile(r"[+-]?\d+([.,]\d*)?E\+\d+", re.ASCII)
 # What is written for a missing value by programs (R, databases, spreadsheets), beside nothing.
 _MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>", "NA", "N/A", "#N/A", "NULL", "null"})
 
@@ -37,33 +40,38 @@ def patient_key(value: object) -> str:
     ('7', '7', '07', '')
     """
     text = str(value)
-    key = canonical(text) if len(text) <= LONGEST_KEY and not _is_rounded(text) else ""
+    key = canonical(text) if len(text) <= LONGEST_KEY and not is_rounded(text) else ""
     return "" if key in _MISSING else key
 
 
-def _is_rounded(value: object) -> bool:
-    """Whether it is, or spells, a floating-point number so large that several whole ones share it.
+def is_rounded(value: object) -> bool:
+    """Whether it is, or spells, a number of which digits may be lost, so that several share it.
 
-    Of which key it is, nobody can say.
+    That is a large floating-point number, or one in a spreadsheet's powers of ten. Of which key it
+    is, nobody can say.
+
+    >>> is_rounded("1.23E+11"), is_rounded("1,23E+11"), is_rounded("12E45"), is_rounded(1e16)
+    (True, True, False, True)
     """
     text = str(value).strip()
     is_float = isinstance(value, float | np.floating) or _FLOAT.fullmatch(text) is not None
-    return is_float and abs(float(text)) >= 2.0 ** _bits(value)
-
-
-def _bits(value: object) -> int:
-    """Up to which power of two such a number is exact: 53, of NumPy's shorter types 24 or 11."""
-    return int(np.finfo(value).nmant) + 1 if isinstance(value, np.floating) else 53
+    return _POWERS.fullmatch(text) is not None or (
+        is_float and abs(float(text)) >= exact_below(value)
+    )
 
 
 def refuse_rounded(value: object, place: Callable[[int], str], row: int) -> None:
     """Refuse a patient's key that several whole numbers share; `place` as for `patient_numbers`."""
-    if _is_rounded(value):
-        raise DataError(
-            f"expected keys of patients as texts or whole numbers, found a floating-point "
-            f"number past 2**{_bits(value)} {place(row)}, which several of them share; read the "
-            'column as text, such as with pandas.read_csv(..., dtype={"column": str})'
-        )
+    if not is_rounded(value):
+        return
+    found = f"a floating-point number past 2**{log2(exact_below(value)):.0f}"
+    if _POWERS.fullmatch(str(value).strip()):
+        found = "a number in powers of ten"
+    raise DataError(
+        f"expected keys of patients as texts or whole numbers, found {found} {place(row)}, which "
+        "several of them share; read the column as text, such as with "
+        'pandas.read_csv(..., dtype={"column": str}), or export it so'
+    )
 
 
 def patient_numbers(

@@ -17,7 +17,7 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import few
+from hubbub.core.number_format import few, several
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -398,7 +398,7 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
     for (party, rows_lost), copied in zip(left_out.items(), made.tables, strict=False):
         lost = "; rows that are not records, or have no target, are left out" if rows_lost else ""
         path = options.tidy / f"{party}.csv"
-        say(f"copied to {path}: {copied.read - rows_lost} records{lost}")
+        say(f"copied to {path}: {several(copied.read - rows_lost, 'record')}{lost}")
 
 
 def _last_words(

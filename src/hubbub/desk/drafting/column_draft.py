@@ -138,6 +138,11 @@ def _other_spellings(files: Sequence[set[str]]) -> str:
                 f"{' and '.join(sorted(same))} seem to mean {no} or {yes}: spell them alike in all "
                 "files, or have the column read as text"
             )
+    # A letter and the one word that begins with it, such as f and female; no Roman number.
+    words = [one for one in every if len(one) > 2 and one.isalpha() and not {*one} <= {*"ivx"}]
+    begun = {letter: [word for word in words if word[0] == letter] for letter in every}
+    if pairs := [f"{letter} and {own[0]}" for letter, own in begun.items() if len(own) == 1]:
+        return f"{few(sorted(pairs))} may mean the same: spell them alike, or map them"
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
         if others and not own & others:

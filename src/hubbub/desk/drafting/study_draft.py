@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import combinations, islice, permutations, product, takewhile
 from keyword import iskeyword
 from math import ceil, floor, log, log10
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.number_format import few
+from hubbub.core.number_format import SHOWN, few
 from hubbub.core.study.parties import is_name, is_reserved
 from hubbub.core.tabular.cells import CellFault
 from hubbub.core.tabular.column import Column
@@ -263,7 +264,7 @@ def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
     if patient not in survey.by_file:
         raise DataError(
             f"expected --patient to name a column that every file has, got {patient!r}; "
-            f"choose one of {', '.join(survey.by_file)}"
+            f"choose one of {few([*survey.by_file], SHOWN)}"
         )
     keys = [[*filter(None, map(patient_key, cells))] for cells in survey.by_file[patient]]
     if not all(keys):
@@ -398,25 +399,28 @@ def _follows(a: Column, number: Column, place: Values, value: Values) -> str:
     if min(len(below), len(above)) < _EXPECTED:
         return ""
     if below.max() < above.min():
-        return f"{_name(number)} > {_between(below.max(), above.min()):.12g}"
+        return f"{_name(number)} > {_between(below.max(), above.min())}"
     if above.max() < below.min():
-        return f"{_name(number)} <= {_between(above.max(), below.min()):.12g}"
+        return f"{_name(number)} <= {_between(above.max(), below.min())}"
     return ""
 
 
 def _bounded(a: Column, number: Column, place: Values, value: Values) -> Iterator[str]:
     """Numbers beyond which a category never is."""
     low, high = number.bounds
-    unit = 10.0 ** floor(log10((high - low) / 5))
+    places = -floor(log10((high - low) / 5))
     for k, category in enumerate(a.categories):
         own = value[place == k]
         if category == NOT_RECORDED or len(own) < _EXPECTED:
             continue
         share = len(own) / len(value)
-        most, least = np.ceil(own.max() / unit) * unit, np.floor(own.min() / unit) * unit
-        for sign, end, beyond in ((">", most, value > most), ("<", least, value < least)):
+        most, least = _rounded(own.max(), places, up=True), _rounded(own.min(), places, up=False)
+        for sign, end, beyond in (
+            (">", most, value > float(most)),
+            ("<", least, value < float(least)),
+        ):
             if beyond.sum() * share >= _EXPECTED:
-                yield f"not ({_is(a, category)} and {_name(number)} {sign} {end:.12g})"
+                yield f"not ({_is(a, category)} and {_name(number)} {sign} {end})"
 
 
 def _ordered(a: Column, b: Column, first: Values, second: Values) -> Iterator[str]:
@@ -436,9 +440,20 @@ def _name(column: Column) -> str:
     return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
 
 
-def _between(least: float, most: float) -> float:
+def _between(least: float, most: float) -> str:
     """The roundest number from the first on that is below the second."""
-    unit = 10.0 ** floor(log10(most - least) + 1)
-    while ceil(least / unit) * unit >= most:
-        unit /= 10
-    return ceil(least / unit) * unit
+    places = -floor(log10(most - least) + 1)
+    while float(text := _rounded(least, places, up=True)) >= most:
+        places += 1
+    return text
+
+
+def _rounded(value: float, places: int, *, up: bool) -> str:
+    """A number to so many decimal places, never on the other side of itself.
+
+    >>> _rounded(0.3, 1, up=True), _rounded(1.1, 1, up=False), _rounded(-0.04, 1, up=True)
+    ('0.3', '1.1', '0')
+    """
+    exact = Decimal(repr(float(value)))  # as it is written: 1.1 / 0.1 is above 11
+    way = ROUND_CEILING if up else ROUND_FLOOR
+    return f"{(exact.quantize(Decimal(1).scaleb(-places), way) + 0).normalize():f}"

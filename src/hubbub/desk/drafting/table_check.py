@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.core.errors import DataError
+from hubbub.core.number_format import SHOWN, few, several
 from hubbub.core.settings import key_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.cell_stream import mapped, mapping_of
@@ -24,7 +25,7 @@ from hubbub.core.study.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import GAP, CellFault, Rule, canonical, number_in, number_rule
 from hubbub.core.tabular.column import Column
-from hubbub.core.tabular.records import patient_key
+from hubbub.core.tabular.records import is_rounded, patient_key
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import Outcome
 from hubbub.desk.drafting.cell_text import flaw_of, folded
@@ -73,7 +74,7 @@ def read_site(study: Study, name: str, folder: Path) -> RawTable:
     table = read_raw(path)
     if name == silo_records.TEST:
         return table
-    mapping = mapping_of(name, home_of(folder), study.data.patient)
+    mapping = mapping_of(name, home_of(folder), study.data.patient, study.data.columns)
     if not mapping:
         return table
     cells = mapped({name: table.column(name) for name in table.header}, mapping)
@@ -128,12 +129,19 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
         return
     found = "an empty cell, so the record belongs to nobody"
     nobody = CellFault(GAP, "a patient", found, "fill it in, or remove it")
-    yield from _rows(table, data.patient, lambda cell: 0.0 if patient_key(cell) else nobody)
+    found = "a number whose digits a program has rounded, which several patients may share"
+    rounded = CellFault("rounded", "a patient", found, "export the column as text")
+
+    def rule(cell: str) -> float | CellFault:
+        return 0.0 if patient_key(cell) else rounded if is_rounded(cell) else nobody
+
+    yield from _rows(table, data.patient, rule)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
-    if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
+    most = data.most_per_patient
+    if over := sum(max(0, count - most) for count in counts.values()):
         yield table.odd(
-            f"{over} records exceed the {data.most_per_patient} that count for each patient",
+            f"{several(over, 'record')} past the {most} that count for each patient",
             "only each patient's first records are used: raise data.most_per_patient for more",
             data.patient,
         )
@@ -142,7 +150,7 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
 def _absent(table: RawTable, name: str) -> Iterator[Fault]:
     """That the file has no column that the study names, if it has none."""
     if name not in table.header:
-        what = f"the header has no column of this name ({', '.join(table.header)})"
+        what = f"the header has no column of this name ({few(table.header, SHOWN)})"
         remedy = "rename the column in the file, or correct the study"
         if near := [own for own in table.header if folded(own) == folded(name)]:
             what = f"the header has {near[0]!r}, which differs only in case or spaces"
@@ -362,7 +370,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     """What a run takes, and people should see."""
     if len(table.rows) < _FEW:
         yield table.odd(
-            f"there are only {len(table.rows)} records",
+            f"it has only {several(len(table.rows), 'record')}",
             "the model can learn little from so few records behind the noise: check that "
             "the file is complete",
         )
