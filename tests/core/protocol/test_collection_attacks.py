@@ -17,6 +17,7 @@ from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.site.collected.collection_frames import (
     SEALED_SEED_BYTES,
+    Deposit,
     Deposited,
     Opening,
     mask_key,
@@ -517,6 +518,21 @@ def test_p30_copies_of_a_silo_draw_the_same_for_the_same_sum_alone(other: str, s
     if not same:
         apart = residues(one.vector) - residues(two.vector)
         assert np.abs(ring.to_integers(apart)).max() > 2**20, "masks and noise are independent"
+
+
+def test_p30_copies_of_a_silo_draw_noise_and_seeds_anew_for_another_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not the masks alone, which are others for every opening."""
+    c, drawn = collection(sigma=20.0), list[Any]()
+    second = c.node(8).begin(c.collect).node_key
+    other = Opening.read(c.place, c.collect, [*c.node_keys[:2], second])
+    monkeypatch.setattr(Deposit, "sealed", lambda _, *given: drawn.append(given))
+    for opening in (c.opening, other):
+        c.deposit(1, seeded("an image"), opening=opening)
+    (one, mine), (two, others) = drawn
+    assert (one != two).any()
+    assert not {*mine.values()} & {*others.values()}
 
 
 def test_p30_a_restored_silos_two_deposits_are_no_lie_and_the_first_counts() -> None:
