@@ -520,6 +520,19 @@ def test_p30_copies_of_a_silo_draw_the_same_for_the_same_sum_alone(other: str, s
         assert np.abs(ring.to_integers(apart)).max() > 2**20, "masks and noise are independent"
 
 
+def test_p30_a_node_that_died_behind_its_total_has_no_key_when_it_tells_it_again() -> None:
+    c = collection()
+    deposits = deposited(c)
+    fixed = c.set_of(deposits)
+    promises = [c.promise(node, fixed, heads(deposits)) for node in c.nodes]
+    before = c.states[6]
+    total = c.total(6, heads(deposits), promises)
+    c.states[6] = replace(before, total=total)  # its key was not erased yet
+    assert c.states[6].secret is not None
+    assert c.total(6, heads(deposits), promises) == total
+    assert c.states[6].secret is None
+
+
 def test_p30_copies_of_a_silo_draw_noise_and_seeds_anew_for_another_opening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
