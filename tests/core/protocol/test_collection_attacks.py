@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hubbub.core.errors import ProtocolError
+from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.site.collected.collection_frames import (
@@ -23,6 +24,8 @@ from hubbub.site.collected.collection_frames import (
     mask_key,
     opened_seed,
 )
+from hubbub.site.collected.collector import CollectorBox
+from hubbub.site.network.kept_frames import KeptFrames
 from protocol.collection_world import Collection, Task, collection, residues, seeded
 from protocol.parties import refused
 
@@ -531,6 +534,48 @@ def test_p30_a_node_that_died_behind_its_total_has_no_key_when_it_tells_it_again
     assert c.states[6].secret is not None
     assert c.total(6, heads(deposits), promises) == total
     assert c.states[6].secret is None
+
+
+def test_p30_what_a_party_brings_of_another_is_not_taken_as_its_own(tmp_path: Path) -> None:
+    """Nor kept under its name, where the first counts."""
+    c = collection()
+    box = CollectorBox.begun(KeptFrames(tmp_path), c.place, c.numbers, c.collect)
+    with refused("relay", "a frame of who was asked"):
+        box.take("key", 7, [c.node_keys[0]])
+    for node, key in zip(c.nodes, c.node_keys, strict=True):
+        box.take("key", node, [key])
+    others = c.deposit(2)
+    with refused("relay", "a frame of who was asked"):
+        box.take("deposit", 1, [others.deposit, others.vector])
+    assert not box.collector.deposits
+    box.take("deposit", 2, [others.deposit, others.vector])
+    assert [*box.collector.deposits] == [2]
+
+
+def test_p30_a_set_that_the_disk_does_not_take_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nodes would be shown one that a restart forgets, and another is fixed after it."""
+    c = collection()
+    collector = c.collector_with_keys()
+    box = CollectorBox(kept=KeptFrames(tmp_path), collector=collector)
+    for silo in c.silos:
+        collector.take_deposit(c.deposit(silo))
+    shown = [collector.deposits[silo].deposit for silo in c.silos]
+    for node in c.nodes:
+        look = c.node(node).look(c.states[node], c.node_keys, shown)
+        collector.take_look(node, c.silos, look)
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptFrames, "keep", full)
+        with pytest.raises(IntegrityError, match="full"):
+            box.fix(c.w.keys[0])
+    assert (collector.fixed, collector.named) == (b"", [])
+    box.fix(c.w.keys[0])
+    assert box.kept.parts("set") == [collector.fixed]
+
+
+def full(*_: object) -> None:
+    raise IntegrityError("expected a disk that is not full")
 
 
 def test_p30_copies_of_a_silo_draw_noise_and_seeds_anew_for_another_opening(

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.errors import StudyError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.core.ledger.entry import Entry
 from hubbub.core.ledger.tally import kind_of
 from hubbub.core.planning.mechanism import IndependentNoise, Mechanism
 from hubbub.core.session.ask import Call
+from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.site.collected.collection_request import why_not
-from hubbub.site.network import folder_files
+from hubbub.site.network import folder_files, party_folder
 from hubbub.site.network.envelope import Missing
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import SessionNotes, check_roster
@@ -135,3 +136,38 @@ def test_p30_a_sum_is_collected_where_all_nodes_open_it_alone(
     found = why_not(study, query)
     assert found.startswith(says)
     assert bool(found) is bool(says)
+
+
+def test_p19_a_silo_with_too_many_records_keeps_nothing_of_what_it_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Consortium.gather(tmp_path, asking())
+    study: Any = SimpleNamespace(data=SimpleNamespace(is_declared=True, is_extracted=True))
+    left = list[Any]()
+
+    def too_many(*_: object) -> int:
+        raise DataError("expected at most 5 records of cleveland, got more")
+
+    monkeypatch.setattr(silo_records, "check_readable", lambda *_: 100)
+    monkeypatch.setattr(silo_records, "over", lambda *given: left.append(given))
+    monkeypatch.setattr(party_folder, "capacity_of", too_many)
+    with pytest.raises(DataError, match="at most 5 records"):
+        parties.sites["cleveland"].read(study, tmp_path)
+    assert left == [(study, "cleveland", tmp_path)]
+
+
+def test_a_withdrawal_that_dies_halfway_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = Consortium.gather(tmp_path, asking())
+    site = parties.sites["cleveland"]
+    assert site.approves(parties.study.id)
+    for name in ("forget", "unbind"):
+        monkeypatch.setattr(party_folder.foreign_code, name, dies)
+    with pytest.raises(OSError, match="power"):
+        site.withdraw(parties.study.id)
+    assert not site.approves(parties.study.id)
+
+
+def dies(*_: object) -> None:
+    raise OSError("the power is gone")
