@@ -572,6 +572,10 @@ def test_p30_a_set_that_the_disk_does_not_take_is_none(
     assert (collector.fixed, collector.named) == (b"", [])
     box.fix(c.w.keys[0])
     assert box.kept.parts("set") == [collector.fixed]
+    for node in c.nodes:
+        assert not collector.all_promised, "no total is asked for yet"
+        collector.take_promise(c.promise(node, collector.fixed, shown))
+    assert collector.all_promised
 
 
 def full(*_: object) -> None:
