@@ -7,12 +7,23 @@ import os
 import stat
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from hubbub.core import disk
-from hubbub.core.disk import PRIVATE, PUBLIC, appending, locked, why_of, write_bytes, write_text
+from hubbub.core.disk import (
+    PRIVATE,
+    PUBLIC,
+    appending,
+    inside,
+    locked,
+    read_bytes,
+    why_of,
+    write_bytes,
+    write_text,
+)
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -185,3 +196,32 @@ def test_a_gigabyte_of_hole_is_not_opened(tmp_path) -> None:
         disk.open_ordinary(path)
     os.truncate(path, 2**20)
     disk.open_ordinary(path).close()
+
+
+def test_a_new_name_is_on_the_disk_where_a_file_is_to_stay(tmp_path, monkeypatch) -> None:
+    synced = []
+    monkeypatch.setattr(disk, "sync_folder", synced.append)
+    write_text(tmp_path / "passing", "x", durable=False)
+    assert synced == []
+    write_text(tmp_path / "lasting", "x")
+    assert synced == [tmp_path]
+
+
+def test_a_file_that_has_more_than_it_says_is_not_read(tmp_path, monkeypatch) -> None:
+    """As some that the system makes up have: they are empty, and never end."""
+    (path := tmp_path / "file").write_bytes(b"12345")
+    assert read_bytes(path, most=5) == b"12345"
+    said = mock.Mock(st_mode=stat.S_IFREG, st_size=4, st_blocks=8)
+    monkeypatch.setattr(disk.os, "fstat", lambda _: said)
+    with pytest.raises(OSError, match="more bytes than its size"):
+        read_bytes(path, most=5)
+
+
+@pytest.mark.parametrize("name", ["../file", "..", "", "away/file", "/etc/passwd", "in/../../file"])
+def test_what_lies_outside_of_a_folder_has_no_path_in_it(tmp_path, name) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    (folder / "in").mkdir()
+    (folder / "away").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="lies outside"):
+        inside(folder, name)
+    assert inside(folder, "in/file") == folder / "in" / "file"

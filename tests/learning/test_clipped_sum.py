@@ -18,13 +18,14 @@ from hubbub.learning import (
     build_model,
     checked_method,
     clipped_sum,
+    clipped_sums,
     default_loss,
     evaluate,
     self_check,
 )
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import loop_parts
-from hubbub.learning.parameters import layout_of
+from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     MARGIN,
     Rows,
@@ -359,6 +360,34 @@ def test_a_model_that_takes_gradients_itself_still_gives_the_true_gradient():
 
     model = Net(force, energy=nn.Linear(4, 2), head=nn.Linear(4, 3)).double()
     assert_right(model, CROSS_ENTROPY, torch.randn(5, 4).double(), classes(5))
+
+
+class Spare(nn.Module):
+    """With a layer that no record reaches."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.spare = nn.Linear(3, 2), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+@pytest.mark.parametrize("records", [0, 5])
+def test_where_no_gradient_was_added_there_are_zeros_and_not_what_memory_held(
+    monkeypatch, method, records
+):
+    def held(layout, size):
+        return torch.full((size,), math.nan, dtype=layout.dtype)
+
+    monkeypatch.setattr(clipped_sums, "takes_all_at_once", lambda *_: False)
+    monkeypatch.setattr(ParameterLayout, "empty", held)
+    x, y = torch.randn(records, 3), torch.randint(2, (records,))
+    total, count = clipped_sum(Spare(), CROSS_ENTROPY, x, y, 1.0, method=method)
+    assert count == records
+    assert torch.isfinite(total).all()
+    assert total[8:].tolist() == [0.0] * 10
 
 
 def test_an_activation_overwritten_after_use_is_never_used():

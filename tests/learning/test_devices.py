@@ -20,6 +20,7 @@ from hubbub.learning import (
     TrainingTask,
     build_model,
     clipped_sum,
+    clipped_sums,
     default_loss,
     device_of,
     evaluate_records,
@@ -327,6 +328,25 @@ def modes() -> list[object]:
     """How torch computes now."""
     known = [torch_settings._precision(place) for place in torch_settings._PRECISIONS]
     return known + [get() for get, _ in torch_settings._MODES]
+
+
+@pytest.mark.parametrize("change", ["autocast type", "threads", "medium"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_forward_leaves_of_torch_is_gone_after_its_piece(
+    precision, monkeypatch, change, *, at_once
+):
+    monkeypatch.setattr(clipped_sums, "takes_all_at_once", lambda *_: at_once)
+    x, before = torch.linspace(-1, 1, 80).view(2, 40), modes()
+    seen = []
+
+    def changed() -> None:
+        seen.append(modes())
+        CHANGES[change]()
+
+    for _ in range(2):
+        clipped_sum(Changing(changed), LOGISTIC, x, torch.ones(2), 1.0, chunk=1, method="loop")
+    assert seen == [seen[0]] * len(seen)
+    assert modes() == before
 
 
 @pytest.mark.slow

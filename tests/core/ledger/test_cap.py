@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from math import exp
 
 import pytest
@@ -85,6 +86,27 @@ def test_p15_a_cap_that_is_lowered_counts_at_once(tmp_path):
         ledger.charge(entry(2), attempts=9)
         with pytest.raises(BudgetError, match="at most epsilon"):
             ledger.charge(entry(3), attempts=9)
+
+
+@pytest.mark.parametrize("changed", [{"delta": 1e-9}, {"relation": "substitute"}])
+def test_p15_a_cap_that_is_lower_in_another_number_counts_at_once(tmp_path, changed):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(3))
+        ledger.charge(entry(1), attempts=3)
+        ledger.set_cap(replace(cap_for(3), **changed))
+        with pytest.raises(BudgetError, match="at most epsilon"):
+            ledger.charge(entry(2), attempts=3)
+
+
+def test_p15_the_certificate_of_a_new_session_counts_under_the_cap_at_once(tmp_path):
+    """The cap was seen to allow all attempts with what the sessions before it certified."""
+    large = Certificate(epsilon=1.01 * (cap_for(3).epsilon - epsilon_of(2)))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(3))
+        ledger.charge(entry(1), attempts=3)
+        with pytest.raises(BudgetError, match="at most epsilon"):
+            ledger.charge(entry(2, session=b"f" * 16, certificate=large), attempts=3)
+        ledger.charge(entry(2, session=b"g" * 16), attempts=3)
 
 
 def test_a_refused_step_does_not_block_a_cheaper_one(tmp_path):

@@ -237,6 +237,43 @@ def test_p24_a_study_chosen_late_stays_late_under_a_fixed_cap_and_the_adaptive_o
         assert [len(one.counts) for one in ledger.filter.admissions] == [1, 1]
 
 
+def test_p24_all_studies_of_a_fixed_cap_stay_late_under_the_adaptive_one_after_it(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(4 * BOTH))
+        ledger.charge(entry(**FIRST), attempts=1)
+        ledger.set_cap(cap_of(4 * BOTH, "fixed"))
+        for study in (OTHER, b"3" * 32, OTHER):
+            ledger.charge(entry(study=study, **SAMPLED))
+        ledger.set_cap(cap_of(4 * BOTH))
+        assert [one.study for one in ledger.filter.admissions] == [STUDY, OTHER, b"3" * 32]
+
+
+def test_p24_of_two_kinds_that_are_alike_neither_is_lost_under_a_fixed_cap(place):
+    """What was set aside for the one covers the other, but not both: one of five is left over."""
+    digit = {"noise_multiplier": 2.0 * (1 + 5e-7)}
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(4 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=4)
+        ledger.set_cap(cap_of(4 * BOTH, "fixed"))
+        for number in (2, 3, 4, 5):
+            ledger.charge(entry(number, **SAMPLED | (digit if number > 3 else {})), attempts=6)
+        ledger.set_cap(cap_of(4 * BOTH))
+        first, *late = (dict(one.counts) for one in ledger.filter.admissions)
+        assert sum(first.values()) == 4
+        assert sum(count for one in late for count in one.values()) >= 1
+
+
+def test_p24_a_study_takes_what_its_noise_costs_on_any_machine(place):
+    """With 2e-6 less noise, as kinds that it covers may have 1e-6 less."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2.002))
+        ledger.charge(entry(**{**FIRST, "noise_multiplier": 4.0}), attempts=1)
+        before = ledger.filter.left.left.shift
+        ledger.charge(entry(study=OTHER, **{**FIRST, "noise_multiplier": 5.0}), attempts=1)
+        taken = before**2 - ledger.filter.left.left.shift**2
+        assert 0.2**2 / (1 - 1e-6) ** 2 < taken < 0.2**2 / (1 - 3e-6) ** 2
+
+
 def test_p24_what_an_older_version_wrote_as_left_after_a_fixed_cap_is_not_believed(place):
     """It took all studies before that cap for the first one, and left too much."""
     third, fourth = (entry(study=name * 32, noise_multiplier=1e5) for name in (b"3", b"4"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import warnings
+from hashlib import sha256
 
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from hubbub.core.errors import HubbubError
+from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.ledger.hash_chain import digest_of
 from hubbub.core.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 from ledger.book import (
     DELTA,
@@ -70,6 +72,24 @@ def test_every_row_is_signed_over_a_digest_that_no_other_row_has(path):
         key.verify(row[2], digest)
         with pytest.raises(InvalidSignature):
             key.verify(row[2], bytes(32))
+
+
+def test_a_rows_digest_is_what_ledgers_on_disk_have():
+    before = sha256(b"hubbub").digest()
+    digest = sha256(before + bytes(7) + b"\x07" + '{"µ": 1}'.encode()).digest()
+    assert digest_of(7, '{"µ": 1}', before) == digest
+
+
+@pytest.mark.parametrize("kind", ["refund", "charges"])
+def test_a_row_of_a_kind_that_is_not_known_is_an_error_and_no_charge(path, kind):
+    with Ledger(path) as ledger, ledger._chain.writing():
+        text = json.dumps({kind: entry(9).to_dict()})
+        ledger._chain.append(text, ledger._catch_up())
+    with (
+        Ledger(path) as ledger,
+        pytest.raises(IntegrityError, match="version of hubbub that wrote"),
+    ):
+        ledger.charge(entry(9))
 
 
 def test_the_head_depends_on_every_row_before_it(path):

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy.accountant import _root_from_above
 from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.dominating_pairs import release_with_malicious
+from hubbub.core.privacy.laws import Mixture
+from hubbub.core.privacy.projected_step import release_projected
 from privacy import oracle
 
 KINDS = st.sampled_from(
@@ -309,3 +313,17 @@ def test_simulated_losses_confirm_delta_and_reject_less_noise(
     assert claim.lower - 5 * deviation <= mean <= claim.upper + 5 * deviation
     mean, deviation = simulated_delta(kind, 0.8 * noise, rate, steps, eps)
     assert mean > claim.upper + 5 * deviation
+
+
+def test_p10_what_is_left_out_of_a_joint_batchs_law_counts_as_a_loss_without_end() -> None:
+    asked = {"records": 10**6, "batch": 10**4, "malicious": 5 * 10**5}
+    (law,) = release_with_malicious(**asked, noise_multiplier=1.0, count=1, cells=40).laws
+    assert isinstance(law, Mixture)
+    tails = 2 * hypergeom.sf(5521, 10**6, 5 * 10**5, 10**4)  # whose weights are below 1e-26
+    assert law.missing == pytest.approx(tails, rel=0.01, abs=0)
+    assert sum(law.weights) + law.missing == pytest.approx(1.0, abs=1e-12)
+
+
+def test_p8_longer_projections_than_the_last_radius_count_as_a_loss_without_end() -> None:
+    for law in release_projected(dimension=9, sample_rate=0.1, noise_multiplier=1.0, count=1).laws:
+        assert law.missing >= 1e-26

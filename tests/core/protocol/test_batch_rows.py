@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import (
     EMPTY,
     Groups,
+    PoissonBatches,
     injected,
     joint_rows,
     most_rows,
@@ -51,6 +53,14 @@ def test_as_many_words_are_drawn_and_rows_given_whatever_the_records_are(records
         assert rows.shape == whole.shape
         assert np.array_equal(rows, np.where(whole < records, whole, EMPTY))
         assert mine.words(1) == full.words(1)
+
+
+@pytest.mark.parametrize("records", [0, 5, 80])
+def test_p19_a_sessions_batches_have_the_rows_of_the_capacity(records: int) -> None:
+    batches: Any = PoissonBatches(80, 0.1)
+    rows = batches.rows(source(3), records, None, None)
+    assert rows.tolist() == poisson_rows(source(3), records, 80, 0.1).tolist()
+    assert rows.size == batches.most == most_rows(80, 0.1)
 
 
 @pytest.mark.parametrize(("batch", "records", "rows"), [(6, 5, 5), (4, 9, 4)])

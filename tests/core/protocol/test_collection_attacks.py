@@ -7,21 +7,25 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hubbub.core.errors import ProtocolError
+from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.site.collected.collection_frames import (
     SEALED_SEED_BYTES,
+    Deposit,
     Deposited,
     Opening,
     mask_key,
     opened_seed,
 )
+from hubbub.site.collected.collector import CollectorBox
+from hubbub.site.network.kept_frames import KeptFrames
 from protocol.collection_world import Collection, Task, collection, residues, seeded
 from protocol.parties import refused
 
@@ -517,6 +521,80 @@ def test_p30_copies_of_a_silo_draw_the_same_for_the_same_sum_alone(other: str, s
     if not same:
         apart = residues(one.vector) - residues(two.vector)
         assert np.abs(ring.to_integers(apart)).max() > 2**20, "masks and noise are independent"
+
+
+def test_p30_a_node_that_died_behind_its_total_has_no_key_when_it_tells_it_again() -> None:
+    c = collection()
+    deposits = deposited(c)
+    fixed = c.set_of(deposits)
+    promises = [c.promise(node, fixed, heads(deposits)) for node in c.nodes]
+    before = c.states[6]
+    total = c.total(6, heads(deposits), promises)
+    c.states[6] = replace(before, total=total)  # its key was not erased yet
+    assert c.states[6].secret is not None
+    assert c.total(6, heads(deposits), promises) == total
+    assert c.states[6].secret is None
+
+
+def test_p30_what_a_party_brings_of_another_is_not_taken_as_its_own(tmp_path: Path) -> None:
+    """Nor kept under its name, where the first counts."""
+    c = collection()
+    box = CollectorBox.begun(KeptFrames(tmp_path), c.place, c.numbers, c.collect)
+    with refused("relay", "a frame of who was asked"):
+        box.take("key", 7, [c.node_keys[0]])
+    for node, key in zip(c.nodes, c.node_keys, strict=True):
+        box.take("key", node, [key])
+    others = c.deposit(2)
+    with refused("relay", "a frame of who was asked"):
+        box.take("deposit", 1, [others.deposit, others.vector])
+    assert not box.collector.deposits
+    box.take("deposit", 2, [others.deposit, others.vector])
+    assert [*box.collector.deposits] == [2]
+
+
+def test_p30_a_set_that_the_disk_does_not_take_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nodes would be shown one that a restart forgets, and another is fixed after it."""
+    c = collection()
+    collector = c.collector_with_keys()
+    box = CollectorBox(kept=KeptFrames(tmp_path), collector=collector)
+    for silo in c.silos:
+        collector.take_deposit(c.deposit(silo))
+    shown = [collector.deposits[silo].deposit for silo in c.silos]
+    for node in c.nodes:
+        look = c.node(node).look(c.states[node], c.node_keys, shown)
+        collector.take_look(node, c.silos, look)
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptFrames, "keep", full)
+        with pytest.raises(IntegrityError, match="full"):
+            box.fix(c.w.keys[0])
+    assert (collector.fixed, collector.named) == (b"", [])
+    box.fix(c.w.keys[0])
+    assert box.kept.parts("set") == [collector.fixed]
+    for node in c.nodes:
+        assert not collector.all_promised, "no total is asked for yet"
+        collector.take_promise(c.promise(node, collector.fixed, shown))
+    assert collector.all_promised
+
+
+def full(*_: object) -> None:
+    raise IntegrityError("expected a disk that is not full")
+
+
+def test_p30_copies_of_a_silo_draw_noise_and_seeds_anew_for_another_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not the masks alone, which are others for every opening."""
+    c, drawn = collection(sigma=20.0), list[Any]()
+    second = c.node(8).begin(c.collect).node_key
+    other = Opening.read(c.place, c.collect, [*c.node_keys[:2], second])
+    monkeypatch.setattr(Deposit, "sealed", lambda _, *given: drawn.append(given))
+    for opening in (c.opening, other):
+        c.deposit(1, seeded("an image"), opening=opening)
+    (one, mine), (two, others) = drawn
+    assert (one != two).any()
+    assert not {*mine.values()} & {*others.values()}
 
 
 def test_p30_a_restored_silos_two_deposits_are_no_lie_and_the_first_counts() -> None:

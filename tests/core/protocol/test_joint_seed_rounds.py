@@ -491,6 +491,21 @@ def test_p8_no_seed_is_learnt_after_an_answer_that_cannot_have_followed_it() -> 
         table.aggregator.attempt.learn_seed(links)
 
 
+@pytest.mark.parametrize("batch", [0, 6])
+def test_p8_answers_without_the_links_that_draw_for_them_are_no_sum(batch: int) -> None:
+    table = laid(batch=batch)
+    table.begin()
+    fold = table.aggregator.attempt
+    model = fold.model
+    for index in SILOS:
+        vector = bytes(table.round_parameters.masked_bytes)
+        table.aggregator.receive(
+            table.world.forge(index, Tag.MASKED, vector + model, receiver=0, round=1)
+        )
+    with pytest.raises(ProtocolError, match="a link of every active silo before the answers"):
+        fold.integers()
+
+
 def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
     table = laid(batch=6)
     table.begin()

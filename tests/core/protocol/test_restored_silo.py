@@ -14,6 +14,7 @@ import pytest
 from hubbub.core.protocol.primitives import randomness, ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.core.protocol.round import additive_shares
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
@@ -115,6 +116,23 @@ def test_p3_nor_in_the_same_attempt_with_another_model(w: World, image: None) ->
     for one, two in hidden:
         assert not np.array_equal(one - two, residues[0] - residues[1])
         assert (one != two).all()
+
+
+def test_p3_copies_divide_what_they_answer_two_models_with_by_other_shares(
+    image: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With equal shares the last node would see the difference of two noisy sums."""
+    divide, first = additive_shares.divided, list[bytes]()
+
+    def divided(*given: Any) -> list[ring.Residues]:
+        shares = divide(*given)
+        first.append(shares[0].tobytes())
+        return shares
+
+    monkeypatch.setattr(additive_shares, "divided", divided)
+    for value in (0.0, 1.0):
+        Restored(FULL).answer(FULL.model(ALL, value=value))
+    assert first[0] != first[1]
 
 
 @WORLDS

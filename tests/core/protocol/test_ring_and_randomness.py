@@ -371,6 +371,11 @@ def test_a_branch_is_not_its_source_and_no_two_branches_are_alike():
     assert len({*drawn, source(14).bytes(16)}) == 4
 
 
+def test_a_branch_follows_from_256_bits_of_its_source_and_the_name():
+    drawn = sha256(b"hubbub branch v1" + source(16).bytes(32) + b"a").digest()[:16]
+    assert source(16).branch(b"a").bytes(32) == SecureSource(drawn).bytes(32)
+
+
 def test_copies_that_were_renewed_have_nothing_in_common(restored):
     one, other = SecureSource(), SecureSource()
     for each in (one, other):

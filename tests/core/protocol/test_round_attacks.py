@@ -172,6 +172,12 @@ def test_a_model_of_the_wrong_length_is_refused(size: int) -> None:
         silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, bytes(size), round=1))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_model_of_numbers_that_are_none_is_refused(value: float) -> None:
+    with refused("aggregator", "expected a model of finite numbers"):
+        silo(PAIRWISE, 1).accept(PAIRWISE.model(ALL, value=value))
+
+
 def test_a_model_of_an_earlier_session_is_refused() -> None:
     payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
     old = PAIRWISE.forge(0, Tag.MODEL, payload, round=1, session=bytes(16))

@@ -233,6 +233,22 @@ def test_a_silo_that_frames_a_mixer_with_what_it_signed_elsewhere_is_named(
 # Inputs that depend on another's -----------------------------------------------------------
 
 
+def test_p9_a_silo_goes_on_with_its_own_key_and_its_own_tokens_alone() -> None:
+    """Not with those that a copy of its folder has signed, whose layers it could not take off."""
+    silos = {index: mixer(index) for index in ROSTER.silos}
+    keys = {index: one.key() for index, one in silos.items()}
+    own = "expected my own message back"
+    silo, other = mixer(CHEAT), mixer(CHEAT)
+    silo.key()
+    with refused("relay", own):
+        silo.commit([*(keys | {CHEAT: other.key()}).values()])
+    commits = {index: one.commit([*keys.values()]) for index, one in silos.items()}
+    told = bytes(32) + payload_of(commits[CHEAT])[32:]
+    changed = commits | {CHEAT: signed(CHEAT, Tag.MIX_COMMIT, 0, told)}
+    with refused("relay", own):
+        silos[CHEAT].submit([*changed.values()])
+
+
 def test_whoever_copies_a_wrapped_token_is_named_since_it_had_committed() -> None:
     seen = {}
 
@@ -490,8 +506,10 @@ def test_a_list_is_opened_for_a_complaint_of_a_silo_about_it_and_nothing_else() 
         signed(0, Tag.MIX_COMPLAINT, 0, b""),
         signed(CHEAT, Tag.MIX_COMPLAINT, 0, b"", number=1),
         signed(CHEAT, Tag.MIX_SEEN, 0, b""),
+        signed(CHEAT, Tag.MIX_COMPLAINT, 0, bytes(4 * statement_bytes() + 1)),
+        list_context().frame(Tag.MIX_COMPLAINT, CHEAT, b"", receiver=1).sealed(KEYS[CHEAT]),
     ):
-        with refused("relay", "expected a complaint"):
+        with refused("relay", "expected a complaint of a silo about list 0"):
             mixer(1).give_up(frame)
 
 

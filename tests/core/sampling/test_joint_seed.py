@@ -234,6 +234,15 @@ def test_two_anchors_shown_to_two_silos_give_two_digests() -> None:
     assert mine != silos[4].learn_anchors([anchors[0], other, *anchors[2:]])
 
 
+def test_who_has_planned_other_attempts_has_another_digest_of_the_same_anchors() -> None:
+    anchors = [drawer(index).anchor() for index in EVERYBODY]
+    digests = {
+        SeedCheck(channel(), steps=steps, attempts=attempts).learn_anchors(anchors)
+        for steps, attempts in [(STEPS, ATTEMPTS), (STEPS, ATTEMPTS + 1), (STEPS + 1, ATTEMPTS)]
+    }
+    assert len(digests) == 3
+
+
 def test_anchors_must_be_there_once_and_true() -> None:
     silos = {index: drawer(index) for index in EVERYBODY}
     anchors = [one.anchor() for one in silos.values()]

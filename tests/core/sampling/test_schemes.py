@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from hubbub.core.errors import StudyError
+from hubbub.core.protocol.token_lists import joint_batch
 from hubbub.core.protocol.token_lists.joint_batch import (
     Scheme,
+    Tokens,
     chosen_records,
     partition,
     without_replacement,
@@ -52,6 +56,24 @@ def test_a_partition_has_every_token_exactly_once_per_epoch(
     assert sorted(np.concatenate(parts).tolist()) == list(range(size))
     assert [part.size for part in parts[:-1]] == [batch] * (steps - 1)
     assert parts[-1].size == size - batch * (steps - 1)
+
+
+@pytest.mark.parametrize("first", [1, 3, 5])
+def test_p9_a_list_is_used_up_once_from_whichever_round_it_serves(first: int) -> None:
+    """Its epochs begin with it: counted from round 1 they would end between two of its parts."""
+    numbers: Any = SimpleNamespace(fresh_lists=False, records=9, batch=3)
+    tokens = Tokens(np.arange(9), first)
+    chosen = [tokens.chosen(numbers, seed(round), round) for round in range(first, first + 3)]
+    assert sorted(np.concatenate(chosen).tolist()) == [*range(9)]
+
+
+@pytest.mark.parametrize("scheme", [without_replacement, partition])
+def test_words_that_are_alike_are_drawn_anew(
+    scheme: Scheme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = [np.array([5, 5, 5, 7], np.uint64), np.array([9, 2, 4, 3], np.uint64)]
+    monkeypatch.setattr(joint_batch, "_words", lambda *_: drawn.pop(0))
+    assert scheme(bytes(32), 4, 2, 1).tolist() == [1, 3]
 
 
 @given(SEEDS, SHAPES)

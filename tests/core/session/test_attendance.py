@@ -86,3 +86,23 @@ def test_one_return_that_the_sessions_of_several_purposes_see_counts_once(
             one.absent[BOB] = GONE
             one.ask_absent()
             assert returns == {BOB: expected}
+
+
+@pytest.mark.parametrize("index", [BOB, 4], ids=["silo", "node"])
+@pytest.mark.parametrize(
+    ("silos", "gaps_end", "returns"),
+    [({1, 2, 3}, False, True), ({1, 3}, False, False), ({1, 2, 3}, True, False)],
+    ids=["in the session", "late", "noise that goes on"],
+)
+def test_p29_p25_who_says_that_it_knows_the_session_is_believed_if_it_may_be_in_it(
+    index: int, silos: set[int], *, gaps_end: bool, returns: bool
+) -> None:
+    peers = Answering([b"known"])
+    peers.roster.nodes = range(4, 5)  # type: ignore[misc]
+    attendance = Attendance(peers=peers, session=bytes(16), silos=silos, gaps_end=gaps_end)
+    attendance.ask_again_every(0.0, lambda: peers.clock, Counter())
+    attendance.absent[index] = GONE
+    returns = returns or (index == 4 and not gaps_end)  # nodes are in every session
+    assert attendance.ask_absent() is not returns
+    assert (index in attendance.absent) is not returns
+    assert attendance.on_probation == ({index} if returns else set())

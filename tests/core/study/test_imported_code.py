@@ -15,7 +15,15 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.errors import HubbubError, StudyError, loggable
-from hubbub.core.study.foreign_code import bind, keep, knows, note, source_hash, user_state
+from hubbub.core.study.foreign_code import (
+    bind,
+    keep,
+    keep_known,
+    knows,
+    note,
+    source_hash,
+    user_state,
+)
 from hubbub.core.study.silo_records import attempted, named_object
 
 HONEST = "def records(party):\n    return 'honest'\n"
@@ -274,3 +282,14 @@ def test_a_note_counts_only_where_nobody_else_can_have_put_it(
     note("python:model:net", "ab" * 32)
     (user_state() / "code").chmod(mode)
     assert knows("python:model:net", "ab" * 32) == is_mine
+
+
+def test_code_of_a_folder_runs_once_its_very_bytes_were_noted(
+    ward: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(ward / "state"))
+    note(SOURCE, "ab" * 32)
+    with pytest.raises(StudyError, match="approved or run by this user before"):
+        keep_known(of(), [SOURCE], trusted=False)
+    note(SOURCE, source_hash(SOURCE))
+    keep_known(of(), [SOURCE], trusted=False)

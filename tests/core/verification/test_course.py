@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,3 +162,12 @@ def test_where_the_training_could_not_be_followed_one_result_is_taken_and_no_sec
     assert not one.is_proven
     with pytest.raises(ProtocolError, match="shown before"):
         one.begin_at(result(1.0, 2.5))
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_no_step_is_taken_from_a_model_that_was_shortened_on_its_way(*, short: bool) -> None:
+    one = course(None)
+    one.reach(1)
+    one.expect(BEGIN, replace(NUMBERS, short_models=short))
+    one.step(1, SUM)
+    assert (one.led is None) is short

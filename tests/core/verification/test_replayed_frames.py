@@ -102,6 +102,25 @@ def test_p25_nobody_comes_back_in_a_replay_and_no_attempt_is_left_out(
         replay._take(kept(model(CORRELATED, silos, row)))
 
 
+def test_p25_who_was_not_in_the_nodes_total_does_not_come_back_either() -> None:
+    w = world(4, nodes=2)
+    numbers = replace(w.round_parameters, correlation=CORRELATED.correlation)
+    header = Header(study=STUDY, session=SESSION, purpose="training", number=0, roster=w.roster)
+    replay = Replay(header, numbers, None)
+    replay._take(kept(w.rolled(ALL)[0]))
+    asked = w.forge(0, Tag.MODEL, numbers.model_payload(ALL, ZEROS, 1), round=1)
+    replay._take(kept(asked))
+    for silo in (1, 2, 3):
+        payload = bytes(numbers.masked_bytes) + unverified(asked).digest
+        replay._take(kept(w.forge(silo, Tag.MASKED, payload, round=1, receiver=0)))
+    request = numbers.named_payload((1, 2, 3), unverified(asked).digest)
+    for node in w.roster.nodes:
+        replay._take(kept(w.forge(0, Tag.REQUEST, request, round=1, receiver=node)))
+    later = w.forge(0, Tag.MODEL, numbers.model_payload(ALL, ZEROS, 2), round=2)
+    with refused("aggregator", "expected 4 to stay away"):
+        replay._take(kept(later))
+
+
 def offered(purpose: str = "training", sender: int = 0, **changed: Any) -> Kept:
     offer = SessionOffer.of(purpose, replace(W.round_parameters, **changed))
     return kept(W.forge(sender, Tag.OPEN, offer.payload()))
@@ -252,3 +271,11 @@ def test_no_result_and_no_word_for_one_comes_after_a_round() -> None:
         payload = RESULT if sender == 0 else SIGNED
         with refused(W.roster.name(sender), "one RESULT before all rounds"):
             replay._take(kept(W.forge(sender, tag, payload)))
+
+
+def test_no_model_is_for_a_silo_that_has_not_signed_the_result() -> None:
+    asked = kept(model(W.round_parameters, ALL))
+    for signers in ((), (1,), (1, 2, 4)):
+        with refused("aggregator", "for silos that had signed the RESULT"):
+            shown(None, *signers)._take(asked)
+    shown(None, *ALL)._take(asked)

@@ -150,6 +150,16 @@ def test_vectors_that_the_study_promises_and_that_are_left_out_are_wrong(
     ]
 
 
+def test_a_session_that_is_there_twice_is_wrong(a_run: Callable[..., Run]) -> None:
+    folder, _, _ = a_run(steps=3)
+    (folder / FILE).unlink()
+    (path,) = files(folder)
+    shutil.copy(path, path.with_name(f"{'ab' * 16}.frames"))
+    assert [one.claim for one in wrongs(verify(folder))] == [
+        "each transcript is of another session"
+    ]
+
+
 def test_evidence_of_another_study_is_wrong_beside_the_run(a_run: Callable[..., Run]) -> None:
     folder, result, parties = a_run(steps=3)
     other = plan(a_study(steps=3, changes=(("epsilon = 0.5", "epsilon = 0.4"),)), dimension=27)

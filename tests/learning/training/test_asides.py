@@ -28,6 +28,7 @@ from hubbub.learning.queries.beside_training import (
     FeatureSums,
     ScoreVector,
 )
+from hubbub.learning.queries.training_query import training_of
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.run_study import resume, run
 
@@ -116,6 +117,14 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
     assert composed.lower <= both.stated.epsilon * 1.001
     assert both.stated.epsilon == pytest.approx(composed.upper, rel=1e-3)
     assert both.stated.epsilon <= 8.0
+
+
+def test_p14_a_sum_is_divided_by_the_records_that_are_trained_on():
+    whole, part = study().training, study("every = 5, epsilon = 1.0, holdout = 0.25")
+    records = part.data.records
+    assert training_of(study()).mechanism.divisor == pytest.approx(whole.sample_rate * records)
+    kept = 0.75 * part.training.sample_rate * records
+    assert training_of(part).mechanism.divisor == pytest.approx(kept)
 
 
 def test_an_adversary_who_knows_more_shares_sees_more_of_the_extras_too():

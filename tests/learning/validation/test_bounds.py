@@ -164,6 +164,25 @@ def test_p27_one_record_more_or_less_changes_nothing_else() -> None:
         np.testing.assert_allclose(whole - rest, alone, atol=1e-12)
 
 
+def test_p19_the_model_sees_one_shape_of_rows_for_each_table_whoever_is_in_it() -> None:
+    made, seen = task("risks", 3, 0, 0), list[np.ndarray]()
+    summed = made._evaluation.clipped_sum
+
+    def shown(parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        seen.append(rows)
+        return summed(parameters, rows)
+
+    made._evaluation.clipped_sum = shown
+    rows = np.array([3, -1, 0, 7, -1])
+    made.clipped_sum(np.ones(1, np.float32), rows)
+    assert len(seen) == sum(len(block.groups) for block in BLOCKS)
+    for one in seen:
+        assert one.shape == rows.shape
+        assert (one[one >= 0] == rows[one >= 0]).all()
+    assert (seen[0] == rows).all()
+    assert (np.maximum(*seen[3:]) <= rows).all()
+
+
 @pytest.mark.parametrize(("relation", "diameter"), [("add-remove", 2.0), ("substitute", sqrt(2))])
 def test_p27_what_is_charged_is_one_and_root_two(
     tmp_path: Path, relation: str, diameter: float
@@ -175,7 +194,9 @@ def test_p27_what_is_charged_is_one_and_root_two(
     assert planned.mechanism.clip * (1 - 2.0**-8) == pytest.approx(1.0)
     assert planned.mechanism.diameter == pytest.approx(diameter)
     assert planned.mechanism.sample_rate == 1
-    assert sum(block.part for block in planned.query.layout.blocks) == pytest.approx(1.0)
+    parts = [block.part for block in planned.query.layout.blocks]
+    assert parts == pytest.approx([0.5, *[0.5 / (len(parts) - 1)] * (len(parts) - 1)])
+    assert sum(block.scale**2 for block in planned.query.layout.blocks) == pytest.approx(1.0)
     assert kind_of(planned).diameter == pytest.approx(diameter)
     alone = hubbub.epsilon(
         noise_multiplier=planned.noise_multiplier * 2 / diameter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from importlib import resources
 from math import sqrt
 from pathlib import Path
@@ -16,6 +17,7 @@ from hubbub import Study, plan
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.message_sizes import HEADER_BYTES, SIGNATURE_BYTES
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, with_signature
@@ -135,6 +137,22 @@ def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
         said["attested"][0]["frames"].pop()
 
     assert any(claim.startswith("in the session") for claim in changed(ran, tmp_path, later))
+
+
+def test_p29_evidence_of_fewer_silos_than_a_session_has_is_none(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IDENTITY, lambda *_: True)
+
+    def fewer(said: Any) -> None:
+        frames = said["attested"][0]["frames"]
+        roll = b64decode(frames[1])
+        bits = slice(HEADER_BYTES, len(roll) - SIGNATURE_BYTES)
+        frames[1] = b64encode(roll[: bits.start] + b"\xc0" + roll[bits.stop :]).decode()
+
+    assert changed(ran, tmp_path, fewer)
+    (found,) = [one for one in check(tmp_path / "evidence.json") if not one.holds]
+    assert "silos in a session, got 2" in found.verdict
 
 
 @pytest.mark.slow

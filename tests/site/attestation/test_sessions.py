@@ -11,7 +11,7 @@ from tests.site.attestation.parties import NOW, Parties, role_of, software, stud
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of
+from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.attestation_exchange import AttestedHashes, AttestedSession
 from hubbub.core.session.offer import RefusedError
@@ -274,18 +274,25 @@ def test_an_aggregator_that_shows_silos_different_nonces_gets_no_evidence_believ
     assert refusal(parties)[0] == "evidence-report-data"
 
 
-def test_a_silo_that_is_shown_another_nonce_of_its_own_makes_no_evidence() -> None:
-    """As from a copy of its folder, which has its keys."""
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_silo_that_is_shown_another_nonce_of_its_own_makes_no_evidence(*, repeated: bool) -> None:
+    """As from a copy of its folder, which has its keys; its true one may be said by another."""
     parties = Parties(study=study_of(SILOS))
     session = parties.set_up
-    other = Frame(
-        tag=Tag.NONCE, study=session.study, session=session.session, sender=1, payload=bytes(32)
-    ).sealed(parties.keys[1])
+
+    def nonce(sender: int, payload: bytes) -> bytes:
+        frame = session.channel.frame(Tag.NONCE, sender, payload)
+        return frame.sealed(parties.keys[sender])
 
     def bend(call: Call, to: int, frames: list[bytes]) -> list[bytes]:
         if call is not Call.ATTEST or to != 1:
             return frames
-        return [other if sender_of(one) == 1 else one for one in frames]
+        mine = next(bytes(unverified(one).payload) for one in frames if is_nonce(one, 1))
+        shown = {1: nonce(1, bytes(32)), **({2: nonce(2, mine)} if repeated else {})}
+        return [shown[sender_of(one)] if is_nonce(one, *shown) else one for one in frames]
+
+    def is_nonce(frame: bytes, *senders: int) -> bool:
+        return tag_of(frame) == Tag.NONCE and sender_of(frame) in senders
 
     parties.bend = bend
     why, culprit, said = refusal(parties)
@@ -324,10 +331,28 @@ def test_evidence_is_taken_once_and_after_the_nonces() -> None:
 def test_nobody_answers_in_rounds_before_all_have_confirmed(
     index: int, calls: tuple[Call, ...]
 ) -> None:
-    party = Parties(study=study_of({}, 2)).set_up.peers.parties[index]
-    for call in calls:
-        with pytest.raises(RefusedError, match="a session that is set up"):
-            party.take(call, [b""])
+    parties, refused = Parties(study=study_of({}, 2)), []
+
+    def bend(called: Call, to: int, frames: list[bytes]) -> list[bytes]:
+        if to == index:  # before each call of the set-up
+            for call in calls:
+                with pytest.raises(RefusedError, match="a session that is set up"):
+                    parties.set_up.peers.parties[index].take(call, [b""])
+            refused.append(called)
+        return frames
+
+    parties.bend = bend
+    parties.open_session()
+    assert refused == [Call.OPEN, Call.CONTRIBUTE, Call.CONFIRM, Call.FINISH]
+
+
+def test_where_nothing_is_drawn_together_no_anchor_is_taken() -> None:
+    def bend(call: Call, to: int, frames: list[bytes]) -> list[bytes]:
+        return [*frames, b"anchor"] if call is Call.COMMIT else frames
+
+    with pytest.raises(ProtocolError, match="expected no anchors in this study") as error:
+        Parties(study=study_of({}), bend=bend).open_session()
+    assert error.value.culprit == "relay"
 
 
 def test_a_study_without_evidence_takes_no_call_for_it() -> None:

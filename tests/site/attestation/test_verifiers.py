@@ -132,6 +132,14 @@ def test_a_document_is_refused_long_before_and_after_its_time(name: str) -> None
         assert caught.value.rule in ("expired", "revocation", "time", "tcb")
 
 
+@pytest.mark.parametrize("name", [name for name in GOOD if GOOD[name].platform in ("snp", "nitro")])
+def test_a_document_holds_until_it_says_and_no_second_longer(name: str) -> None:
+    until = GOOD[name].evidence.verified(GOOD[name].at).until
+    assert GOOD[name].evidence.verified(until).until == until
+    with pytest.raises(AttestationError, match="expected certificates that are valid at"):
+        GOOD[name].evidence.verified(until + 1)
+
+
 def test_a_quote_whose_tcb_is_in_no_level_is_refused() -> None:
     with pytest.raises(AttestationError) as caught:
         OUTDATED.evidence.verified(OUTDATED.at)

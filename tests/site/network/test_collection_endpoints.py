@@ -11,14 +11,16 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import tomli_w
 
 from hubbub.core import disk
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
+from hubbub.core.ledger.entry import Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import attempts_of, kind_of
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.core.session.ask import Call
@@ -706,6 +708,38 @@ def test_p15_a_second_collection_is_not_paid_for_by_the_same_row(table: Table) -
     said = second.ask("cleveland", Call.COLLECT_DEPOSIT, second.collect, *second.keys)
     assert refusal(said) == ("budget", "")
     assert len(rows(table.parties, "cleveland")) == 1
+
+
+def test_p15_a_collection_is_charged_for_the_study_as_its_plan_says(table: Table) -> None:
+    table.opened()
+    with patch.object(Ledger, "charge", autospec=True, side_effect=Ledger.charge) as charged:
+        table.deposits("cleveland")
+    (entry,), options = charged.call_args.args[1:], charged.call_args.kwargs
+    assert (entry.session, entry.round, entry.kind) == (table.id, 0, kind_of(table.plan.main))
+    assert options == {
+        "attempts": 1,
+        "study_attempts": attempts_of(table.plan),
+        "study_certificate": table.plan.certificate,
+    }
+
+
+def test_p15_a_row_of_a_session_pays_for_no_collection_of_its_id(table: Table) -> None:
+    table.opened()
+    ledger: Ledger = table.parties.seats["cleveland"]._ledger  # type: ignore[attr-defined]
+    place = {"study": table.place.study, "session": table.id}
+    ledger.charge(Entry(**place, round=1, attempt=0, kind=kind_of(table.plan.main)))
+    said = table.ask("cleveland", Call.COLLECT_DEPOSIT, table.collect, *table.keys)
+    assert refusal(said) == ("protocol", "relay")
+    assert [entry.round for entry in rows(table.parties, "cleveland")] == [1]
+
+
+def test_no_sum_is_collected_after_the_result_that_a_silo_has_signed(table: Table) -> None:
+    table.opened()
+    notes = table.parties.sites["cleveland"].notes
+    assert notes.take_result(table.place.study, bytes(32))
+    said = table.ask("cleveland", Call.COLLECT_DEPOSIT, table.collect, *table.keys)
+    assert refusal(said) == ("protocol", "aggregator")
+    assert rows(table.parties, "cleveland") == []
 
 
 WRONG = {

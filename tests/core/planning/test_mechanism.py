@@ -1,0 +1,100 @@
+"""What follows from a mechanism's numbers alone: batches, epochs, and how many sums are due."""
+
+from __future__ import annotations
+
+import pytest
+
+import hubbub
+from hubbub.core.errors import StudyError
+from hubbub.core.planning.accounts import account_of, least_certified
+from hubbub.core.planning.exposure import Exposure
+from hubbub.core.planning.mechanism import Mechanism, joint_batch
+from hubbub.core.planning.noise_correlation import least_noise
+from hubbub.core.planning.planned_query import certificate_for
+from hubbub.core.planning.random_projection import RandomProjection
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE
+from hubbub.core.study.parties import Parties, numbered
+
+USUAL = {"purpose": "sums", "relation": "substitute", "delta": 1e-5}
+JOINT = {**USUAL, "sampling": "without-replacement", "sample_rate": 0.1, "records": 30}
+
+
+@pytest.mark.parametrize(
+    ("rate", "records", "batch"), [(0.07, 100, 7), (0.07, 101, 8), (0.7, 10, 7), (1.0, 9, 9)]
+)
+def test_p10_a_joint_batch_is_rounded_up_and_not_for_the_last_digit_of_a_float(
+    rate: float, records: int, batch: int
+) -> None:
+    assert joint_batch(rate, records) == batch
+
+
+@pytest.mark.parametrize(
+    ("tokens", "served", "epoch", "rows"),
+    [("per-step", 1, 1, 24), ("per-epoch", 10, 10, 3), ("static", 24, 10, 3)],
+)
+def test_p9_a_list_serves_what_the_study_says_and_a_row_pays_for_an_epoch_of_it(
+    tokens: str, served: int, epoch: int, rows: int
+) -> None:
+    mechanism = Mechanism(**JOINT, steps=24, tokens=tokens)
+    assert (mechanism.attempts_per_list, mechanism.epoch, mechanism.rows) == (served, epoch, rows)
+    assert Mechanism(**USUAL, steps=24).attempts_per_list == 0
+
+
+@pytest.mark.parametrize("every", [1, 3, 4])
+def test_p16_sums_that_were_asked_for_early_are_counted_in_an_account_that_has_them(
+    every: int,
+) -> None:
+    mechanism = Mechanism(**USUAL, steps=5, every=every)
+    for sums in range(1, 6):
+        step = mechanism.due_after(sums)
+        assert mechanism.due_by(step) == sums
+        assert mechanism.due_by(step - 1) == sums - 1
+    assert mechanism.due_by(99) == 5
+    waiting_for_none = Mechanism(**USUAL, steps=5)
+    assert (waiting_for_none.due_after(5), waiting_for_none.due_by(0)) == (0, 5)
+
+
+def test_p13_nothing_is_certified_below_the_least_noise_of_the_longest_projection() -> None:
+    projected = RandomProjection(kind="sign", dimension=9)
+    account = account_of(Mechanism(**JOINT, steps=4, projection=projected))
+    assert account.projected is not None
+    assert account.projected.factor > 1
+    assert least_certified(account) == LEAST_SAMPLED_NOISE * account.projected.factor
+    assert least_certified(account_of(Mechanism(**JOINT, steps=4))) == LEAST_SAMPLED_NOISE
+
+
+@pytest.mark.parametrize(("records", "fits"), [(2**20, True), (2**32, False)])
+def test_p8_a_plan_refuses_batches_that_are_too_long_for_its_projection(
+    records: int, *, fits: bool
+) -> None:
+    mechanism = Mechanism(
+        **USUAL, steps=4, records=records, projection=RandomProjection(kind="sign", dimension=9)
+    )
+    parties = Parties(names=numbered(3), colluders=0)
+    if fits:
+        certificate_for(mechanism, parties, 9, 100)
+        return
+    with pytest.raises(StudyError, match="expected sums that fit a grid"):
+        certificate_for(mechanism, parties, 9, 100)
+
+
+def test_p4_what_an_adversary_sees_if_a_graph_is_torn_is_part_of_its_certificate() -> None:
+    row = Exposure(
+        adversary="a", colluding_silos=9, known_shares=9, noise_multiplier=2, epsilon=1, torn=1e-9
+    )
+    made = row.certified(Certificate(epsilon=0.1, failure=1e-8))
+    assert (made.epsilon, made.failure) == (0.1, pytest.approx(1.1e-8))
+
+
+def test_p25_an_epoch_of_correlated_noise_that_is_begun_needs_noise_for_all_of_it() -> None:
+    asked = {"rate": 0.01, "epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
+    found = [least_noise(4, steps, **asked) for steps in (8, 9, 12)]
+    assert found[0] < found[1] == found[2]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without-replacement"])
+def test_p13_sampled_steps_with_hardly_any_noise_have_no_epsilon(sampling: str) -> None:
+    step = hubbub.Step(noise_multiplier=0.029, sample_rate=0.5, sampling=sampling)
+    with pytest.raises(StudyError, match="expected noise_multiplier of at least"):
+        hubbub.composed_epsilon([step], delta=1e-5, relation="substitute")
