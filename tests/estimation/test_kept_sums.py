@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, TIME
-from hubbub.core.errors import DataError
+from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.planning.query import SiloData
 from hubbub.core.verification.evidence.evidence_file import judged
 from hubbub.estimation.cox import cox
 from hubbub.estimation.queries.statistics_query import StatisticsQuery
 from hubbub.estimation.queries.sum_layout import Parameters, SumLayout
-from hubbub.estimation.queries.sums_query import _copied
+from hubbub.estimation.queries.sums_query import _answered, kept_numbers, kept_text
 from hubbub.estimation.stacking import _STEP, stack
 
 ROUNDS = 3
@@ -83,15 +83,62 @@ def test_p23_the_first_sum_is_taken_where_all_know_that_it_is() -> None:
     assert not LAYOUT.misfit(after, LAYOUT.start, ROUNDS)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"kept": ["1.0", 0.5]}',
+        '{"kept": [true, 0.5]}',
+        '{"kept": [1, 0.5]}',
+        '{"kept": [1.0, 0.5000000001]}',
+        '{"kept": [[1.0, 0.5]]}',
+        '{"kept": [1.0, 0.5], "more": 1}',
+        '{"kept": [1.0, 0.5]} ',
+        '{"kept": [1.0]}',
+        '{"kept": []}',
+        '{"kept": [1e39, 0.5]}',
+        '{"kept": [NaN, 0.5]}',
+        '{"kept": null}',
+        "[]",
+    ],
+)
+def test_sums_that_are_not_to_the_last_letter_as_they_were_written_are_none(
+    tmp_path: Path, said: str
+) -> None:
+    path, shape = tmp_path / "sums.json", (2,)
+    path.write_text(kept_text("kept", np.array([1.0, 0.5], np.float32)))
+    assert kept_numbers(path, "kept", shape, np.float32).tolist() == [1.0, 0.5]
+    path.write_text(said)
+    with pytest.raises(IntegrityError, match="as this version writes it"):
+        kept_numbers(path, "kept", shape, np.float32)
+
+
+def test_rows_of_sums_may_be_any_number_even_none(tmp_path: Path) -> None:
+    path = tmp_path / "sums.json"
+    for rows in range(3):
+        path.write_text(kept_text("sums", np.ones((rows, 4))))
+        assert kept_numbers(path, "sums", (-1, 4), np.float64).shape == (rows, 4)
+
+
+def test_an_answer_that_cannot_be_read_is_itself_named(tmp_path: Path) -> None:
+    course: Any = SimpleNamespace(judged=judged)
+    path = tmp_path / "synthetic.json"
+    for said in ('{"a": NaN}', '{"a": 1.0, "a": 1.0}', '{"a": 1e400}', ""):
+        path.write_text(said)
+        found = _answered(path, '{"a": 1.0}', course)
+        assert (found.claim, found.holds) == (f"{path} says what the sums say", False)
+    path.write_text('{ "a": 1.0000000001 }')
+    assert _answered(path, '{"a": 1.0}', course).holds
+
+
 @pytest.mark.parametrize("made", ["age\n1.5\n", b"PAR1"])
 def test_a_copy_that_cannot_be_read_is_itself_named(tmp_path: Path, made: str | bytes) -> None:
     course: Any = SimpleNamespace(judged=judged)
     path = tmp_path / "ages.csv"
     path.mkdir()
-    found = [_copied(path, made, course)]
+    found = [_answered(path, made, course)]
     path.rmdir()
     path.write_bytes(b"\xff")
-    found.append(_copied(path, "age\n1.5\n", course))
+    found.append(_answered(path, "age\n1.5\n", course))
     assert [one.claim for one in found if not one.holds] == [f"{path} says what the sums say"] * 2
 
 
@@ -99,7 +146,7 @@ def test_a_table_of_other_rows_is_told_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "ages.csv"
     path.write_text("age\n" + "1.5\n" * 10_000)
     course: Any = SimpleNamespace(judged=judged)
-    found = _copied(path, "age\n1.5\n", course)
+    found = _answered(path, "age\n1.5\n", course)
     assert not found.holds
     assert len(found.verdict) < 400
 
@@ -111,7 +158,7 @@ def test_a_table_of_other_rows_is_told_in_a_line(tmp_path: Path) -> None:
 def test_the_code_of_a_group_has_no_last_digits(tmp_path: Path, said: str, same: bool) -> None:
     path, course = tmp_path / "groups.csv", cast("Any", SimpleNamespace(judged=judged))
     path.write_text(f"name,value\n{said}\n")
-    assert _copied(path, "name,value\n45757392,2.5\n", course).holds is same
+    assert _answered(path, "name,value\n45757392,2.5\n", course).holds is same
 
 
 def test_p23_as_many_units_as_are_taken_are_added_up_as_whole_numbers() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.verification.evidence.evidence_file import NOT_VERIFIABLE, REDERIVED
-from hubbub.core.verification.replay.course import Course
+from hubbub.core.verification.replay.course import Course, digest_of
 from protocol.parties import world
 
 NUMBERS = world(4).round_parameters
@@ -171,3 +171,20 @@ def test_no_step_is_taken_from_a_model_that_was_shortened_on_its_way(*, short: b
     one.expect(BEGIN, replace(NUMBERS, short_models=short))
     one.step(1, SUM)
     assert (one.led is None) is short
+
+
+def test_what_sums_led_to_is_known_after_every_round_and_at_the_end_is_the_result_too() -> None:
+    one = course()
+    one._query.result = lambda state: state.parameters * 3
+    assert one.states_after(2) == {digest_of(BEGIN), digest_of(BEGIN * 3)}
+    for round in (1, 3):
+        one.reach(round) if round == 1 else [one.reach(2), one.reach(3)]
+        one.step(round, SUM)
+    half, whole = (np.full(2, value, np.float32) for value in (0.5, 1.0))
+    assert one.states_after(1) == one.states_after(2) == {digest_of(half)}
+    assert one.states_after(3) == {digest_of(whole), digest_of(whole * 3)}
+    one.reach(4)
+    one.step(4, None)
+    assert one.states_after(3) == {digest_of(whole)}
+    assert one.states_after(4) == set()
+    assert course(None).states_after(0) == set()

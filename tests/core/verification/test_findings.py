@@ -16,6 +16,7 @@ import pytest
 
 from hubbub import VERSION
 from hubbub.core.planning.exposure import stated_adversary
+from hubbub.core.planning.query import Turn
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
@@ -28,6 +29,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     SPENDING,
     Finding,
     difference,
+    judged,
 )
 from hubbub.core.verification.replay.checking import (
     METRICS,
@@ -35,6 +37,7 @@ from hubbub.core.verification.replay.checking import (
     _uncomputed,
     altered_files,
     row_findings,
+    score_findings,
     spending_findings,
 )
 from hubbub.core.verification.replay.replayed_session import ReplayedSession, gradient_of
@@ -177,7 +180,7 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
 def test_every_row_of_metrics_tells_what_was_spent_by_then(
     tmp_path: Path, epsilons: tuple[float | str, ...], fits: bool
 ) -> None:
-    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4))
+    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4), beside=())
     rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]
     (tmp_path / METRICS).write_text("\n".join(rows))
     (found,) = row_findings(tmp_path / METRICS, plan, evidence(4))
@@ -196,12 +199,78 @@ def test_every_row_of_metrics_tells_what_was_spent_by_then(
 def test_steps_of_metrics_go_up_and_what_else_they_say_is_told_as_not_computed(
     tmp_path: Path, steps: tuple[int, ...], scores: dict[str, float], verdicts: list[str]
 ) -> None:
-    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4))
+    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4), beside=())
     rows = [json.dumps({"step": step, "epsilon": 9.0} | scores) for step in steps]
     (tmp_path / METRICS).write_text("\n".join(rows))
     found = list(row_findings(tmp_path / METRICS, plan, evidence(4)))
     assert [one.verdict.split(":")[0] for one in found] == verdicts
     assert {one.files for one in found} == {(METRICS,)}
+
+
+def scored(rounds: dict[int, bytes], *, unseen: int = 0) -> ReplayedSession:
+    """A session whose sums, asked at these models, are as large as their rounds."""
+    sums = {number: np.array([float(number)]) for number in rounds}
+    return ReplayedSession(sums=sums, asked_at=rounds, unseen=unseen)
+
+
+MODELS = {1: b"after 2", 2: b"after 4"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "sessions", "verdict"),
+    [
+        ({2: 20.0, 3: None, 4: 40.0}, [scored(MODELS)], REDERIVED),
+        ({2: 20.000000001, 4: 40.0}, [scored(MODELS)], REDERIVED),
+        # A row that was lost in an interruption is none, and the other sum is of a session after.
+        ({4: 40.0}, [scored({1: MODELS[1]}), scored({2: MODELS[2]})], REDERIVED),
+        ({2: 20.1, 4: 40.0}, [scored(MODELS)], "wrong"),
+        ({2: 40.0, 4: 20.0}, [scored(MODELS)], "wrong"),
+        ({2: 20.0, 3: 20.0}, [scored(MODELS)], "wrong"),
+        ({2: 20.0}, [], "wrong"),
+        ({2: "20.0"}, [scored(MODELS)], "wrong"),
+        ({2: 20.0}, [scored({1: b"another"})], "wrong"),
+        ({2: 20.0}, [scored({2: MODELS[1]})], "wrong"),
+        ({2: 20.0}, [scored({1: MODELS[1]}), scored({1: MODELS[1]})], "wrong"),
+        ({2: 1e9}, [scored({}, unseen=1)], NOT_VERIFIABLE),
+    ],
+)
+def test_scores_in_metrics_are_those_of_the_sums_at_the_models_of_their_steps(
+    tmp_path: Path, rows: dict[int, Any], sessions: list[ReplayedSession], verdict: str
+) -> None:
+    query = SimpleNamespace(
+        turn=Turn.BETWEEN,
+        numbers=1,
+        scores_of=lambda total, study, sigma: {"held_back": float(total[0]) * sigma},
+    )
+    mechanism = SimpleNamespace(every=2, steps=4)
+    asked: Any = SimpleNamespace(
+        purpose="evaluation", query=query, mechanism=mechanism, total_sigma=20.0
+    )
+    plan: Any = SimpleNamespace(
+        beside=(asked,), study=None, mechanism=mechanism, epsilon_after=lambda _: 1.0
+    )
+    main: Any = SimpleNamespace(
+        judged=judged, states_after=lambda step: {f"after {step}".encode(), b"the result"}
+    )
+    done: Any = [(SimpleNamespace(purpose="evaluation"), session) for session in sessions]
+    path = tmp_path / METRICS
+    path.write_text(
+        "".join(
+            json.dumps({"step": step, "epsilon": 1.0} | ({"held_back": one} if one else {})) + "\n"
+            for step, one in rows.items()
+        )
+    )
+    found = score_findings(path, plan, asked, main, done)
+    assert found.verdict.split(":")[0] == verdict
+    # Nothing else is in the rows, and nothing is told as not computed that was looked at.
+    looked_at = [one.verdict for one in row_findings(path, plan, evidence(4), has_scores=True)]
+    assert looked_at == [REDERIVED]
+    assert len(list(row_findings(path, plan, evidence(4)))) == 2
+    path.write_text("not JSON")
+    if sessions and verdict == REDERIVED:
+        assert not score_findings(path, plan, asked, main, done).holds
+        path.unlink()
+        assert score_findings(path, plan, asked, main, done).holds
 
 
 @pytest.mark.parametrize(

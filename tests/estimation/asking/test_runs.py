@@ -479,3 +479,25 @@ def test_two_purposes_with_equal_noise_are_counted_apart(folder: Path) -> None:
         purposes = Counter(entry.kind.purpose for entry in book.entries())
     assert purposes == {"standardisation": 1, "statistics": 1, "training": 3}
     assert all(one.holds for one in verify(folder / "run"))
+
+
+def test_p15_rows_of_another_run_of_a_study_stand_for_none_that_is_missing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who restores a ledger of before the second run has lost all that the second has paid for."""
+    asked = study(folder, table=KINDS["table"])
+    for name in ("first", "second"):
+        hubbub.run(asked, folder / name)
+    with Ledger(folder / "ledgers" / "north.sqlite") as whole, Ledger(folder / "older") as older:
+        (first, *entries), spent = whole.entries(), whole.epsilon(delta=1e-5, relation="add-remove")
+        before = [first, *(one for one in entries if one.session == first.session)]
+        for entry in before:
+            older.charge(entry)
+    capsys.readouterr()
+    command = ["ledger", "missing", str(folder / "older"), "north"]
+    assert main([*command, str(folder / "first"), "--json"]) == 0
+    capsys.readouterr()
+    assert main([*command, str(folder / "second"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["missing"] == {"statistics": len(before)}
+    assert told["epsilon_with"] == pytest.approx(spent, rel=1e-9)

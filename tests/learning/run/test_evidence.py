@@ -244,6 +244,11 @@ def another_model(content: dict[str, Any]) -> None:
     content["model"] = "00" * 32
 
 
+def no_model(content: dict[str, Any]) -> None:
+    content["model"] = None
+    del content["files"]["model.safetensors"]
+
+
 def another_format(content: dict[str, Any]) -> None:
     content["format"] = "hubbub evidence 2"
 
@@ -292,6 +297,7 @@ def no_toml(content: dict[str, Any]) -> None:
         (another_silo, "bucharest"),
         (no_adversary, "follows from the study"),
         (another_model, "another digest"),
+        (no_model, "there is none"),
         (another_format, "another"),
         (no_silos, "another kind"),
         (no_plan, "another kind"),

@@ -382,6 +382,14 @@ def test_a_file_of_what_nobody_has_asked_is_no_answer(
     assert wrongs(forger.sign()) == [name]
 
 
+def test_answers_that_a_run_lacks_are_missed(runs: Callable[[str], Forger], tmp_path: Path) -> None:
+    forger = copied(runs("tables"), tmp_path / "run")
+    (forger.folder / "statistics.json").unlink()
+    said = [one.claim for one in forger.sign() if one.verdict == NOT_VERIFIABLE]
+    assert "what the sums say: there is no statistics.json" in said
+    assert any("what run.json, sums.json, tables/ages.csv say" in one for one in said)
+
+
 def test_what_the_evidence_has_no_digest_of_is_not_verifiable(
     runs: Callable[[str], Forger], tmp_path: Path
 ) -> None:

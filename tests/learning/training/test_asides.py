@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib import resources
 from math import sqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ import hubbub
 from hubbub import learning
 from hubbub.core.errors import IntegrityError, StudyError
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.runs.federated import RunSessions
+from hubbub.core.runs.federated import Asked, RunSessions, evaluations
 from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.runs.loop import Summed
 from hubbub.core.session.offer import layout_of
 from hubbub.core.tabular.records import Records, Standardisation, standardisation_from
 from hubbub.learning.queries import beside_training
@@ -290,11 +292,11 @@ def sum_of(vector: ScoreVector, count: float, right: float) -> np.ndarray:
 
 @pytest.mark.slow
 def test_the_interval_of_a_held_back_score_knows_noise_and_size():
-    query = prepare(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
-    learner = prepare(study("every = 6, epsilon = 1.0")).learner
+    asked = study("every = 6, epsilon = 1.0")
+    query = prepare(asked).plan.planned(EVALUATION).query
 
     def width(count: float, sigma: float) -> float:
-        told = query.scores_of(sum_of(query.vector, count, 0.8 * count), learner, sigma)
+        told = query.scores_of(sum_of(query.vector, count, 0.8 * count), asked, sigma)
         return told["held_back_accuracy_high"] - told["held_back_accuracy_low"]
 
     assert width(400, 0.0) == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 400), rel=0.02)
@@ -302,8 +304,21 @@ def test_the_interval_of_a_held_back_score_knows_noise_and_size():
     assert width(400, 20.0) == pytest.approx(
         2 * 1.96 * np.sqrt(0.16 / 400 + (1 / 1.4 + 0.09 / 0.3) * (20 / 400) ** 2), rel=0.02
     )
-    perfect = query.scores_of(sum_of(query.vector, 20.0, 20.0), learner, 0.0)
+    perfect = query.scores_of(sum_of(query.vector, 20.0, 20.0), asked, 0.0)
     assert perfect["held_back_accuracy_low"] < 0.9
+
+
+def test_the_interval_of_a_held_back_score_knows_the_noise_of_whoever_may_be_missing() -> None:
+    asked = hubbub.Study.parse(
+        study("every = 6, epsilon = 1.0").as_toml().replace("dropouts = 0", "dropouts = 1")
+    )
+    plan = hubbub.plan(asked, dimension=27)
+    planned, total = plan.planned(EVALUATION), np.array([60.0, 20.0, -30.0])
+    assert planned.total_sigma > 1.05 * planned.total_noise_multiplier * planned.mechanism.clip
+    prepared = SimpleNamespace(plan=plan, study=asked, tasks_of=lambda _: ())
+    summed = Asked(summation=lambda *_: Summed(gradient=total))
+    told = evaluations(prepared, lambda *_: summed).at(6, np.zeros(27))
+    assert told == planned.query.scores_of(total, asked, planned.total_sigma)
 
 
 def test_intervals_of_held_back_scores_hold_what_they_are_of():
@@ -315,7 +330,7 @@ def test_intervals_of_held_back_scores_hold_what_they_are_of():
         exact = sum_of(query.vector, 200.0, draw.binomial(200, 0.7))
         noisy = exact + draw.normal(0, 12.0, 3)
         for sigma in held:
-            told = query.scores_of(noisy, prepared.learner, sigma)
+            told = query.scores_of(noisy, prepared.study, sigma)
             held[sigma] += told["held_back_accuracy_low"] <= 0.7 <= told["held_back_accuracy_high"]
     assert held[0.0] < 264 <= held[12.0]
 

@@ -270,6 +270,14 @@ class Ledger:
             if content is not None:  # as of the first row
                 yield content
 
+    def before(self, head: bytes | None) -> Tally:
+        """What the entries up to an earlier `head` come to; nothing without one."""
+        later = sum(1 for _ in self.entries(head))
+        tally, entries = Tally(), list(self.entries())
+        for entry in entries[: len(entries) - later]:
+            tally.add(entry)
+        return tally
+
     def _place(self, rows: list[Row], head: bytes) -> int:
         """The number of the row that follows a head."""
         place = next((row.number + 1 for row in rows if row.digest == head), None)

@@ -209,7 +209,7 @@ class Query(ABC):
             StudyError: it would not, whatever the records are.
         """
 
-    def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
+    def scores_of(self, total: Array, study: Study, sigma: float) -> Scores:
         """Metrics that one noisy sum gives, of a query that is asked between the main one's steps.
 
         Args:

@@ -276,10 +276,9 @@ def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSched
         summed = asked.summation(number, parameters, number - spent)
         spent += summed.attempts
         total = summed.gradient
-        sigma = planned.total_noise_multiplier * planned.mechanism.clip
         if total is None:
             return {}
-        return planned.query.scores_of(np.asarray(total), prepared.learner, sigma)
+        return planned.query.scores_of(np.asarray(total), prepared.study, planned.total_sigma)
 
     steps = range(every, prepared.plan.mechanism.steps + 1, every)
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)

@@ -10,9 +10,9 @@ from typing import Any
 
 from hubbub.core.errors import BudgetError
 from hubbub.core.kept_pages import cores
-from hubbub.core.ledger.entry import Entry, LedgerMechanism
+from hubbub.core.ledger.entry import Entry
 from hubbub.core.ledger.privacy_ledger import Ledger
-from hubbub.core.ledger.tally import attempts_of, entry_of, kind_of
+from hubbub.core.ledger.tally import Tally, attempts_of, entry_of, kind_of
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.agreement.key_agreement import Session
@@ -56,21 +56,23 @@ class LocalBackend:
         """Set a session up, with everybody in it."""
         planned, asked = wanted.planned, self.study.attestation
         kind = kind_of(planned)
-        most = self._most(kind, planned.mechanism.rows)
-        rows = {} if self.plan is None else attempts_of(self.plan)
-        whole = {one: self._most(one, count) for one, count in rows.items()}
+        rows = {kind: planned.mechanism.rows} | (attempts_of(self.plan) if self.plan else {})
+        # What was there before the run, and so many rows: no copy of it makes more.
+        most = {
+            index: {one: before.attempts(self.study.id, one) + n for one, n in rows.items()}
+            for index, before in self._before.items()
+        }
         certificate = None if self.plan is None else self.plan.certificate
 
         def record(index: int, session: Session, charge: Charge) -> None:
             # P15: what earlier charges have paid for is on the disk before the next charge is.
             self.saved()
             entry = entry_of(planned, session, charge, kind)
-            beside = {one: counts[index] for one, counts in whole.items() if index in counts}
             try:
                 self.ledgers[index].charge(
                     entry,
-                    attempts=most.get(index),
-                    study_attempts=beside,
+                    attempts=most[index][kind],
+                    study_attempts=most[index],
                     study_certificate=certificate,
                 )
             except BudgetError as error:
@@ -171,13 +173,15 @@ class LocalBackend:
             },
         )
 
-    def _most(self, kind: LedgerMechanism, rows: int) -> dict[int, int]:
-        """What was there before the run, and so many rows: no copy of it makes more."""
-        most = {}
-        for index, ledger in self.ledgers.items():
-            mine = sum(one.kind.like(kind) for one in self._since(ledger, index))
-            most[index] = ledger.spent_on(self.study.id, kind) - mine + rows
-        return most
+    @property
+    def _before(self) -> dict[int, Tally]:
+        """What each ledger held when the run began; all of it where nobody noted that."""
+        if self.folder is None:
+            return {index: ledger.tally.copy() for index, ledger in self.ledgers.items()}
+        names, head = self.study.parties.names, self.folder.head
+        return {
+            index: ledger.before(head(names[index - 1])) for index, ledger in self.ledgers.items()
+        }
 
     def _paid(self, index: int, purpose: str) -> list[Entry]:
         """A silo's entries since the run began, but those that are surely for other purposes."""

@@ -39,7 +39,7 @@ from hubbub.core.runs.checkpoint import RunMetadata, read_metadata
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import AUDIT, write_audit
 from hubbub.core.verification.evidence.collecting import FILE
-from hubbub.core.verification.transcript.frame_records import files, read, read_header
+from hubbub.core.verification.transcript.frame_records import Header, files, read, read_header
 from hubbub.core.verification.transcript.writer import Transcript, recover
 
 REPORT = "report.html"
@@ -329,8 +329,8 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
         ) from None
 
 
-def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str], Counter[str]]]:
-    """Of each session of a run its purpose, and how many attempts each silo has answered in it.
+def answers_in(folder: Path) -> Iterator[tuple[Header, Counter[str], Counter[str]]]:
+    """Of each session of a run its header, and how many attempts each silo has answered in it.
 
     Each was charged before it was answered (docs/privacy.md P15). The second counts are of all
     attempts that a silo was asked for: of what it did not answer it may have charged any, as where
@@ -348,4 +348,4 @@ def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str], Counter[str]]]
                 asked.update(map(roster.name, set_of(bits, len(roster.silos), roster.name(0))))
             elif kept.tag is Tag.COLLECT:
                 asked.update(map(roster.name, roster.silos))
-        yield header.purpose, answered, asked
+        yield header, answered, asked

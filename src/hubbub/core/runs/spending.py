@@ -49,20 +49,15 @@ def spending(
     spent = {name: certified(ledger.tally, privacy) for name, ledger in ledgers.items()}
     name = max(spent, key=lambda name: inf if (own := spent[name]) is None else own)
     ledger = ledgers[name]
-    entries = list(ledger.entries())
     # A charge is a session: of those that one study was asked in for several purposes, the most
     # that any purpose had.
     sessions: dict[bytes, dict[str, set[bytes]]] = {}
-    for entry in entries:
+    for entry in ledger.entries():
         of_study = sessions.setdefault(entry.study, {})
         of_study.setdefault(entry.kind.purpose, set()).add(entry.session)
-    mine = len(list(ledger.entries(after=heads.get(name))))
-    earlier = Tally()
-    for entry in entries[: len(entries) - mine]:
-        earlier.add(entry)
     return Spending(
         silo="every silo" if len(spent) > 1 and len({*spent.values()}) == 1 else name,
-        before=certified(earlier, privacy),
+        before=certified(ledger.before(heads.get(name)), privacy),
         epsilon=spent[name],
         delta=privacy.delta,
         relation=privacy.relation,

@@ -14,11 +14,11 @@ from typing import Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
-from hubbub.core.ledger.entry import Cap, Entry, LedgerMechanism
+from hubbub.core.ledger.entry import Cap, LedgerMechanism
 from hubbub.core.ledger.head_statement import HeadStatement, Witness, Witnessed
 from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Content, Ledger
-from hubbub.core.ledger.tally import Tally, kind_of
+from hubbub.core.ledger.tally import Certified, Tally, kind_of
 from hubbub.core.number_format import at_most, no_less, several
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.remaining_budget import ReferenceLaw
@@ -363,32 +363,23 @@ def _missing(options: argparse.Namespace) -> int:
     answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally
-        with_lost = before.copy()
-        lost: dict[str, int] = {}
-        unanswered: dict[str, int] = {}  # attempts, whose rows may have been there
-        charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
-        for kind, count in before.counts(study.id):
-            charged[kind.purpose] += count
-        # An answer in a transcript followed its row, so rows that are fewer have been lost.
-        for query in made.queries:
-            ours = [each for name, *each in answers if name == query.purpose]
-            rows, most = (  # by session (P9)
-                sum(ceil(counts[place][options.silo] / query.mechanism.epoch) for counts in ours)
-                for place in (0, 1)
-            )
-            there = charged[query.purpose]
-            lost[query.purpose] = max(0, rows - there)
-            unanswered[query.purpose] = max(0, most - max(rows, there))
-            entry = Entry(
-                study=study.id,
-                session=bytes(16),
-                round=1,
-                attempt=0,
-                kind=kind_of(query),
-                certificate=query.certificate,
-            )
-            for _ in range(lost[query.purpose] + unanswered[query.purpose]):
-                with_lost.add(entry)
+        charged = Counter(one.session for one in ledger.entries() if one.study == study.id)
+    with_lost = before.copy()
+    lost = {query.purpose: 0 for query in made.queries}
+    unanswered = dict(lost)  # attempts, whose rows may have been there
+    # An answer in a transcript followed its row, so rows that are fewer have been lost; those of
+    # another run of the study are in place of none.
+    for header, *counts in answers:
+        if (query := made.planned(header.purpose)) is None:
+            continue
+        rows, most = (ceil(count[options.silo] / query.mechanism.epoch) for count in counts)  # P9
+        there = charged[header.session]
+        gone, perhaps = max(0, rows - there), max(0, most - max(rows, there))
+        lost[query.purpose] += gone
+        unanswered[query.purpose] += perhaps
+        if gone + perhaps:
+            session = Certified(study.id, header.session, query.certificate)
+            with_lost.add_rows(kind_of(query), gone + perhaps, session)
     incomplete = any((*lost.values(), *unanswered.values()))
     goal = cap or study.privacy
     spent, truly = (

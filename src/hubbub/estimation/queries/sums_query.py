@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.disk import file_name, json_value, read_bytes, write_text
-from hubbub.core.errors import DataError, HubbubError, IntegrityError
+from hubbub.core.errors import DataError, IntegrityError
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
@@ -28,6 +28,7 @@ from hubbub.core.planning.query import (
     Parameters,
     Query,
     QueryState,
+    Released,
     SiloData,
     SteppedQuery,
     Stepper,
@@ -41,9 +42,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     Finding,
     difference,
     not_verifiable,
-    read_plain,
     read_whole,
-    wrong,
 )
 from hubbub.estimation.queries.sum_layout import StatisticTask, SumLayout, pooled
 from hubbub.estimation.statistic import Curve
@@ -64,7 +63,7 @@ _OTHER_BYTES = "other bytes than those made here, as of another version of what 
 
 def write_sums(folder: Path, kept: Parameters, name: str) -> None:
     """Keep what sums have given so far."""
-    write_text(folder / name, json.dumps({"kept": kept.tolist()}))
+    write_text(folder / name, kept_text("kept", kept))
 
 
 def sums_in(folder: Path, layout: SumLayout, name: str) -> Parameters:
@@ -73,15 +72,35 @@ def sums_in(folder: Path, layout: SumLayout, name: str) -> Parameters:
     Raises:
         IntegrityError: the file is not as it was written.
     """
-    path = folder / name
-    if not path.exists():
-        return layout.start
+    path, start = folder / name, layout.start
+    return kept_numbers(path, "kept", start.shape, np.float32) if path.exists() else start
+
+
+def kept_text(name: str, numbers: NDArray[Any]) -> str:
+    """Numbers under a name, as a run's folder keeps them."""
+    return json.dumps({name: numbers.tolist()})
+
+
+def kept_numbers(
+    path: Path, name: str, shape: tuple[int, ...], kind: type[np.floating[Any]]
+) -> NDArray[Any]:
+    """The numbers in a file that `kept_text` wrote.
+
+    Args:
+        path, name: the file, and what the numbers are called in it.
+        shape: theirs; a first length of -1 may be any.
+        kind: of floats that they are.
+
+    Raises:
+        IntegrityError: the file is not, to the last letter, as it was written.
+    """
     try:
-        said = json_value(read_bytes(path, most=_MOST_BYTES))
-        with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
-            kept = np.array(said["kept"], dtype=np.float32)
-        if set(said) != {"kept"} or kept.shape != layout.start.shape or not np.isfinite(kept).all():
-            raise ValueError("expected other sums")
+        text = read_bytes(path, most=_MOST_BYTES)
+        with np.errstate(over="ignore"):  # what is too large is infinite, and so another text
+            kept = np.array(json_value(text)[name], dtype=kind)
+        kept = kept.reshape(shape)
+        if text != kept_text(name, kept).encode():
+            raise ValueError("expected other numbers")
     except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it"
@@ -128,50 +147,47 @@ class KeptQuery(SteppedQuery):
     ) -> Iterator[Finding]:
         """Whether the sums that were kept are the transcripts', and answers what they say."""
         if not (folder / self.answered_in).exists():
+            yield not_verifiable(f"what the sums say: there is no {self.answered_in}")
             return
-        sums, claim = folder / self.kept_in, f"{folder / self.answered_in} says what the sums say"
+        claim = f"{folder / self.kept_in} follows from the sums{self.taken_at}"
+        released, why = Released(), ""
         try:
             state = self.kept_in_folder(folder)
             if not self.has_enough(state):
-                yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
-                return
-            same = course.led is None or self.kept(state) == self.kept(course.led)
-            follows = course.judged(
-                f"{sums} follows from the sums{self.taken_at}",
-                "" if same else f"it differs; {RESTORE}",
-            )
-            yield follows.covering("replay.answers").on(self.kept_in)
-            if not follows.holds:
-                return  # whatever these sums say
-            released = self.released(plan, state)
-            for name, text in released.files.items():
-                path = folder / name
-                if path.suffix == ".json":  # numbers may differ by last digits
-                    why = difference(read_plain(path), json_value(text))
-                else:
-                    why = "" if read_whole(path) == text.encode() else "it differs"
-                claim = f"{path} says what the sums say"
-                answers = course.judged(claim, f"{why}; {RESTORE}" if why else "")
-                yield answers.covering("replay.answers").on(name)
-            for name, copied in released.copies.items():
-                if (folder / name).exists():
-                    yield _copied(folder / name, copied, course).on(name)
+                why = f"it has too few for an answer; {RESTORE}"
+            elif course.led is not None and self.kept(state) != self.kept(course.led):
+                why = f"it differs; {RESTORE}"
+            else:
+                released = self.released(plan, state)
         except MALFORMED as error:
-            yield wrong(claim, f"{error}; {RESTORE}")
+            why = f"{error}; {RESTORE}"
+        yield course.judged(claim, why).covering("replay.answers").on(self.kept_in)
+        if why:
+            return  # whatever these sums say
+        for name, text in released.files.items():
+            yield _answered(folder / name, text, course).covering("replay.answers").on(name)
+        for name, copied in released.copies.items():
+            if (folder / name).exists():
+                yield _answered(folder / name, copied, course).on(name)
 
 
-def _copied(path: Path, made: str | bytes, course: Course) -> Finding:
-    """How a copy of answers stands; whichever version wrote a Parquet file chose its bytes."""
+def _answered(path: Path, made: str | bytes, course: Course) -> Finding:
+    """How a file of answers stands; whichever version wrote a Parquet file chose its bytes."""
     claim = f"{path} says what the sums say"
     try:
-        found = read_whole(path)
-        text = "" if isinstance(made, bytes) else found.decode()
-    except (HubbubError, UnicodeDecodeError) as error:
-        return wrong(claim, f"{error}; {RESTORE}")
-    if isinstance(made, bytes):
-        same = found == made
-        return course.judged(claim, "") if same else not_verifiable(f"that {claim}: {_OTHER_BYTES}")
-    why = difference(_parted(text), _parted(made))
+        written = read_whole(path)
+        if isinstance(made, bytes):
+            same = written == made
+            return (
+                course.judged(claim, "")
+                if same
+                else not_verifiable(f"that {claim}: {_OTHER_BYTES}")
+            )
+        # Numbers may differ by last digits.
+        parted, same = json_value if path.suffix == ".json" else _parted, written == made.encode()
+        why: object = "" if same else difference(parted(written.decode()), parted(made))
+    except MALFORMED as error:
+        why = error
     return course.judged(claim, f"{why}; {RESTORE}" if why else "")
 
 

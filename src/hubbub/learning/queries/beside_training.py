@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
     from hubbub.core.protocol.round.aggregator import RevealedSum
     from hubbub.core.protocol.round.local_task import LocalTask
+    from hubbub.core.study.study import Study
     from hubbub.core.verification.replay.course import Course
 
 
@@ -386,13 +387,13 @@ class EvaluationQuery(AtModel):
         records = [silo.held_back for silo in silos if silo.held_back is not None]
         return evaluation_of(silos, records, learning.ScoreMarks(self.vector))
 
-    def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
+    def scores_of(self, total: Array, study: Study, sigma: float) -> Scores:
         """Accuracy, or what another kind of target has, and mean loss from one noisy sum.
 
         Beside it a 95 % interval of what it would be of ever more such records without noise, and
         how many records there were, with noise.
         """
-        vector = self.vector
+        vector, goal = self.vector, learning.goal_of(study)
         count, (mean, loss) = vector.count_of(total), vector.scores_of(total)
         # Chance, and noise / count. Numbers with this mean vary most if each is 0 or 1; of a share
         # near 0 or 1 two records more are taken to have been otherwise (Agresti and Coull 1998), so
@@ -400,11 +401,11 @@ class EvaluationQuery(AtModel):
         share, noise = (mean * count + 2.0) / (count + 4.0), sigma * vector.noise_at(mean)
         error = sqrt(share * (1 - share) / (count + 4.0) + (noise / count) ** 2)
         width = _Z * error
-        name, value = learner.target_type.metric(mean)
+        name, value = goal.metric(mean)
         return {
             name: value,
-            f"{name}_low": learner.target_type.metric(max(0.0, mean - width))[1],
-            f"{name}_high": learner.target_type.metric(min(1.0, mean + width))[1],
+            f"{name}_low": goal.metric(max(0.0, mean - width))[1],
+            f"{name}_high": goal.metric(min(1.0, mean + width))[1],
             "held_back_records": count,
             "held_back_loss": loss * learning.MOST_LOSS,
         }

@@ -69,8 +69,8 @@ def serve(
     whose = [silo_records.TEST] if silo_records.has_test_set(study) else []
     prepared = prepare(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
-        for purpose, answers, _ in answers_in(folder.path):
-            coordinator.answered.setdefault(purpose, Counter()).update(answers)
+        for header, answers, _ in answers_in(folder.path):
+            coordinator.answered.setdefault(header.purpose, Counter()).update(answers)
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         plan = prepared.plan
         prepared, trained = trained_with(

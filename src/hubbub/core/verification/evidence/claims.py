@@ -34,6 +34,7 @@ from hubbub.core.verification.evidence.evidence_file import (
     LIBRARIES,
     MALFORMED,
     MODEL,
+    RESTORE,
     Finding,
     Plain,
     difference,
@@ -319,10 +320,14 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
     if model != digests.get(MODEL):
         why = "the list of files has another digest for it"
         yield wrong("the model is the one in the list of files", why).covering("model", "files")
-    said = "no model was trained"
     if model is not None:
         said = f"the model's SHA-256 begins with {model[:16]}: compare `sha256sum {MODEL}`"
-    yield signed(said).covering("model", "files")
+        yield signed(said).covering("model", "files")
+    elif study.trains:
+        why = f"there is none; {RESTORE}"
+        yield wrong("the run has the model that its study trains", why).covering("model", "files")
+    else:
+        yield signed("no model was trained").covering("model", "files")
     for name in ("file", "session"):  # else one would stand for a session that was dropped
         if len({transcript[name] for transcript in content["transcripts"]}) < len(
             content["transcripts"]

@@ -14,11 +14,14 @@ from math import inf
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.core.disk import json_value
 from hubbub.core.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.core.number_format import few, several
 from hubbub.core.planning.plan import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query, Scores, Turn
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.offer import round_parameters_of
@@ -85,6 +88,7 @@ from hubbub.core.verification.transcript.frame_records import FOLDER, Header, fi
 # metrics, which are in no transcript, no row may tell less epsilon than was spent by then.
 
 METRICS = "metrics.jsonl"
+_SCORES = "replay.scores"  # what a finding is about
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
 _CLAIM = (
     "metrics.jsonl states at least the epsilon that each step had spent, and at the end "
@@ -143,14 +147,66 @@ def _how(listed: Mapping[str, object], there: Mapping[str, object], name: str) -
     return f"it was altered or cut short; {RESTORE}"
 
 
-def row_findings(path: Path, plan: Plan, content: Plain) -> Iterator[Finding]:
+def score_findings(
+    path: Path, plan: Plan, planned: PlannedQuery[Query], main: Course, done: Sessions
+) -> Finding:
+    """Whether rows state the scores of a query that is asked between the main query's steps.
+
+    A sum whose row was lost in an interruption has none.
+    """
+    sessions = [played for header, played in done if header.purpose == planned.purpose]
+    sums = [(number, played) for played in sessions for number in played.sums]
+    claim = f"{METRICS} states the scores that sums for {planned.purpose} gave"
+    if any(played.unseen for played in sessions):
+        return not_verifiable(f"that {claim}").covering(_SCORES)
+    scores: dict[int, Plain] = {}
+    for number, played in sums:
+        step = number * planned.mechanism.every
+        states = main.states_after(step)
+        if step in scores or (states and played.asked_at[number] not in states):
+            why = f"silos were asked at another model than that of step {step}, or twice"
+            return wrong(claim, f"{why}; ask the aggregator to account for it").covering(_SCORES)
+        scores[step] = _scores(plan, planned, played.sums[number])
+    why, names = "", _score_names(plan)
+    try:
+        # Before its first row an interrupted run has no such file.
+        text = read_whole(path) if path.exists() else b""
+        for row in map(json_value, text.splitlines()):
+            stated = {name: row[name] for name in row if name in names}
+            if stated and not why:
+                why = difference(stated, scores.get(row["step"], {}))
+    except MALFORMED as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    return main.judged(claim, f"{why}; {RESTORE}" if why else "").covering(_SCORES)
+
+
+def _scores(plan: Plan, planned: PlannedQuery[Query], total: NDArray[np.float64]) -> Scores:
+    return planned.query.scores_of(total, plan.study, planned.total_sigma)
+
+
+def _score_names(plan: Plan) -> set[str]:
+    """What rows of metrics may state that noisy sums gave."""
+    nothing = ((one, np.zeros(one.query.numbers or 0)) for one in _between(plan))
+    return {name for planned, total in nothing for name in _scores(plan, planned, total)}
+
+
+def _between(plan: Plan) -> list[PlannedQuery[Query]]:
+    """What is asked between the main query's steps."""
+    return [planned for planned in plan.beside if planned.query.turn is Turn.BETWEEN]
+
+
+def row_findings(
+    path: Path, plan: Plan, content: Plain, *, has_scores: bool = False
+) -> Iterator[Finding]:
     """Whether every row's epsilon covers its step, and the last one's all attempts of the evidence.
 
-    The metrics themselves were measured by the aggregator on records that are not here.
+    The metrics themselves were measured by the aggregator on records that are not here, but for
+    scores of noisy sums, which `score_findings` has looked at where the run `has_scores`.
     """
     try:
         rows = [json_value(line) for line in read_whole(path).splitlines()]
         measured = {name for row in rows for name in row} - {"step", "epsilon"}
+        measured -= _score_names(plan) if has_scores else set()
         steps = [0, *(count_of(row["step"]) for row in rows), plan.mechanism.steps]
         least = [plan.epsilon_after(max(1, count_of(row["step"]))) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
@@ -173,7 +229,7 @@ def row_findings(path: Path, plan: Plan, content: Plain) -> Iterator[Finding]:
     yield judged(_CLAIM, f"{short[0]}; {RESTORE}" if short else "").on(METRICS)
     if measured:
         yield not_verifiable(
-            f"what {METRICS} says besides steps and epsilon, which nothing here computes"
+            f"what {METRICS} says of {few(sorted(measured), 12)}, which nothing here computes"
         ).on(METRICS)
 
 
@@ -269,7 +325,9 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
             sound = content if all(one.holds for one in [*findings, *claims]) else None
             findings += _played(folder, remade_plan, sound, look)
             if sound is not None:
-                findings += row_findings(folder / METRICS, remade_plan, sound)
+                has_scores = any(_SCORES in one.about for one in findings)
+                rows = folder / METRICS
+                findings += row_findings(rows, remade_plan, sound, has_scores=has_scores)
     findings += _uncomputed(names_of(folder) if content is None else content["files"], findings)
     return findings + claims
 
@@ -410,6 +468,8 @@ def _played(
     _begin_last(plan, courses, done)
     for planned in plan.stepped:
         courses[planned.purpose].miss(attempts_shown(planned, done), planned.mechanism.steps)
+    for asked in _between(plan):
+        yield score_findings(folder / METRICS, plan, asked, courses[plan.main.purpose], done)
     shown = {played.result for _, played in done if played.result is not None}
     for planned in plan.stepped:
         yield from planned.query.replay_findings(folder, plan, courses[planned.purpose], shown)
@@ -420,9 +480,7 @@ def _session_findings(
 ) -> Iterator[Finding]:
     """What a session gave that is neither a model nor answers."""
     planned = next((one for one in plan.stepped if one.purpose == purpose), None)
-    if course is None or planned is None:
-        yield not_verifiable(f"that what the session for {purpose} gave follows from it")
-    else:
+    if course is not None and planned is not None:
         yield from planned.query.session_findings(folder, purpose, course)
 
 

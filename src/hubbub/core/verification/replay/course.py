@@ -10,6 +10,7 @@ steps and knows no messages.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,15 @@ from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Parameters, QueryState, SteppedQuery
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.verification.evidence.evidence_file import Finding, judged, not_verifiable
+
+
+def digest_of(parameters: Parameters | None) -> bytes:
+    """SHA-256 of what goes down; nothing where that is not known."""
+    return (
+        b""
+        if parameters is None
+        else hashlib.sha256(np.ascontiguousarray(parameters).data).digest()
+    )
 
 
 class Course:
@@ -49,6 +59,7 @@ class Course:
         self._proven, self._lost = proven and begin is not None, False
         self._begun = self._summed = self._sums = self._attempts = 0
         self._missing = ""
+        self._after = {0: digest_of(begin)}  # by round, of what went down after it
 
     def begin_at(self, result: bytes) -> None:
         """The model was shown, as RESULT, that the first sum of this query is asked at.
@@ -114,6 +125,18 @@ class Course:
             self._next, self._lost = None, True
         else:
             self._next = self._stepper.step(self._next, gradient, self._divisor)
+        self._after[round] = digest_of(self._next)
+
+    def states_after(self, round: int) -> set[bytes]:
+        """Digests of what the sums up to a round led to: one, or two at the end; none if unknown.
+
+        What was asked beside the last round was asked at the query's result.
+        """
+        end = self.led if round >= self._begun else None
+        ends = set() if end is None else {digest_of(end.parameters)}
+        while round not in self._after:  # a round without a sum leads nowhere
+            round -= 1
+        return (ends | {self._after[round]}) - {b""}
 
     @property
     def led(self) -> QueryState | None:

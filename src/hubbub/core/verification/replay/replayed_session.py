@@ -36,7 +36,7 @@ from hubbub.core.protocol.round.round_parameters import (
 )
 from hubbub.core.registered import loaded, registered
 from hubbub.core.session.offer import RefusedError, SessionOffer
-from hubbub.core.verification.replay.course import Course
+from hubbub.core.verification.replay.course import Course, digest_of
 from hubbub.core.verification.transcript.frame_records import Header, Kept, read
 
 # What silos were told of a session or a collection before it began, held against what followed.
@@ -89,8 +89,9 @@ class ReplayedSession:
     signers: set[int] = field(default_factory=set)  # silos that signed that before any sum
     offer: SessionOffer | None = None  # what silos were told before it began, if that was kept
     is_collection: bool = False  # so that every silo in it has signed what it was told
-    # By round, where there is no course of them.
+    # By round, where there is no course of them; and the digest of what was sent down for each.
     sums: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    asked_at: dict[int, bytes] = field(default_factory=dict, repr=False)
 
 
 def gradient_of(
@@ -307,6 +308,7 @@ class Replay:
             self._course.step(attempt.time[0], gradient)
         elif gradient is not None:
             self._played.sums[attempt.time[0]] = gradient
+            self._played.asked_at[attempt.time[0]] = digest_of(self._parameters)
         return True
 
 

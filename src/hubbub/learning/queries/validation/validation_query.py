@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.core.disk import json_value, read_bytes, write_text
+from hubbub.core.disk import write_text
 from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
 from hubbub.core.planning.planned_query import PlannedQuery
@@ -37,7 +37,7 @@ from hubbub.core.planning.query import (
 )
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Records
-from hubbub.estimation.queries.sums_query import KeptQuery, promise_of
+from hubbub.estimation.queries.sums_query import KeptQuery, kept_numbers, kept_text, promise_of
 from hubbub.learning.metric_words import name_of
 from hubbub.learning.queries.beside_training import AtModel, Folded, State, evaluation_of
 from hubbub.learning.queries.validation.layout import (
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 VALIDATION = "validation"
 VALIDATION_SUMS, VALIDATED = ValidationAsk.files
 _SUMS = "sums"
-_MOST_BYTES = 2**30
 _LOST = (
     "its sum was charged, and lost in an interruption; with validation.sums = 2, another "
     "would be left"
@@ -184,26 +183,15 @@ class ValidationQuery(AtModel, KeptQuery):
 
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With the sums that were made."""
-        path, size = folder / VALIDATION_SUMS, self.layout.size
+        path = folder / VALIDATION_SUMS
         if not path.exists():
             return state
-        try:
-            content = json_value(read_bytes(path, most=_MOST_BYTES))
-            sums = np.array(content[_SUMS], dtype=np.float64)
-            if set(content) != {_SUMS}:
-                raise ValueError("expected sums alone")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
-            raise IntegrityError(
-                f"expected {path} as this version writes it, found something else; restore it"
-            ) from None
-        if not sums.size:
-            return state
-        sums = _sums_of({_SUMS: sums.reshape(len(sums), -1)}, size)
-        return replace(state, step=len(sums), optimizer={_SUMS: sums})
+        sums = kept_numbers(path, _SUMS, (-1, self.layout.size), np.float64)
+        return replace(state, step=len(sums), optimizer={_SUMS: sums}) if len(sums) else state
 
     def store(self, folder: Path, state: QueryState) -> None:
         """The sums so far."""
-        write_text(folder / VALIDATION_SUMS, json.dumps({_SUMS: self.sums(state).tolist()}))
+        write_text(folder / VALIDATION_SUMS, kept_text(_SUMS, self.sums(state)))
 
     def released(self, plan: Plan, state: QueryState) -> Released:
         """What the noisy sums say, as plain values.
