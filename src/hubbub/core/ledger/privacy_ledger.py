@@ -263,20 +263,24 @@ class Ledger:
 
     def contents(self, after: bytes | None = None) -> Iterator[Content]:
         """What the rows say, as `entries`: charges, caps, studies let in or closed."""
-        with self._lock:
-            rows = self._chain.after(None)
-        for row in rows[0 if after is None else self._place(rows, after) :]:
-            content = self._parsed(row)
-            if content is not None:  # as of the first row
-                yield content
+        rows = self._rows()
+        return self._said_in(rows[0 if after is None else self._place(rows, after) :])
 
     def before(self, head: bytes | None) -> Tally:
         """What the entries up to an earlier `head` come to; nothing without one."""
-        later = sum(1 for _ in self.entries(head))
-        tally, entries = Tally(), list(self.entries())
-        for entry in entries[: len(entries) - later]:
-            tally.add(entry)
+        rows, tally = self._rows(), Tally()
+        for content in self._said_in(rows[: 0 if head is None else self._place(rows, head)]):
+            if isinstance(content, Entry):
+                tally.add(content)
         return tally
+
+    def _rows(self) -> list[Row]:
+        with self._lock:
+            return self._chain.after(None)
+
+    def _said_in(self, rows: Iterable[Row]) -> Iterator[Content]:
+        contents = map(self._parsed, rows)
+        return (content for content in contents if content is not None)  # None: of the first row
 
     def _place(self, rows: list[Row], head: bytes) -> int:
         """The number of the row that follows a head."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ class LocalBackend:
             },
         )
 
-    @property
+    @cached_property
     def _before(self) -> dict[int, Tally]:
         """What each ledger held when the run began; all of it where nobody noted that."""
         if self.folder is None:
