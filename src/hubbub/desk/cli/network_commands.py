@@ -174,6 +174,8 @@ class _Teller:
         if self.json:
             emit(event)
             return
+        if kind == "stopped" and "study" not in event:  # the process ends with it, and says it
+            return
         values = {k: v for k, v in event.items() if k not in ("event", "time", "level", "party")}
         said, now = sentence(kind, values), time.monotonic()
         thing = _SAME_THING.get(kind, kind)

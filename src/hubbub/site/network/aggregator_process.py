@@ -325,7 +325,7 @@ class Studies:
             except HubbubError as error:
                 if self.unread.get(path) != loggable(error):
                     self.unread[path] = loggable(error)
-                    self._log.warn("stopped", said=f"{path.name}: {loggable(error)}")
+                    self._log.warn("stopped", study=path.name, said=loggable(error))
                 continue
             self.unread.pop(path, None)
             if study.id not in self.studies:
