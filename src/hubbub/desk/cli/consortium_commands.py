@@ -310,8 +310,11 @@ def review(
     if options.yes and not options.json:
         lines += _costs(party_folder, made, options.ledger)
         lines += [f"code that runs at this party: {name}, {it}" for name, it in hashes.items()]
-        notes = f"its plan, with {several(len(made.warnings), 'note')}: hubbub plan {path}"
-        lines += [notes, f"its parties: hubbub roster {options.home / ROSTER}"]
+        notes = f", with {several(len(made.warnings), 'note')}" if made.warnings else ""
+        lines += [
+            f"its plan{notes}: hubbub plan {path}",
+            f"its parties: hubbub roster {options.home / ROSTER}",
+        ]
     answer(options, result, *lines)
     return 0
 

@@ -216,7 +216,8 @@ class StudyClosing:
         heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
         listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
         parts: dict[int, dict[str, Any]] = {}
-        left, alone = dict(self._newest), {*others} - self._newest.keys()
+        left, anew = dict(self._newest), set[int]()
+        alone = {*others} - left.keys()
         for turn in range(_CLOSINGS):
             if turn and left:
                 self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
@@ -228,8 +229,9 @@ class StudyClosing:
                     if (part := self.part(session, index, received, sessions)) is not None:
                         parts[index] = part
                     elif isinstance(received, Absent) and received.why == RESTARTED:
-                        alone.add(index)  # it was started anew, and knows no session of before
-            left = {i: where for i, where in left.items() if i not in parts and i not in alone}
+                        anew.add(index)  # it knows no session of before
+            left = {index: where for index, where in left.items() if index not in parts}
+        alone |= anew & left.keys()
         if alone and sessions:
             frames = [self._frame(keys, sessions[-1], Tag.CLOSE, listed)]
             told_alone = dict.fromkeys(sorted(alone), frames)
@@ -238,7 +240,7 @@ class StudyClosing:
         # Who has paid in a process before this one is in no session here, and cannot be asked.
         paid = {name for each in self.requests.least_paid.values() for name in each if each[name]}
         names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
-        late = [n for i, n in names.items() if i not in parts and (i in self._newest or n in paid)]
+        late = [n for i, n in names.items() if i not in parts and (i in left or n in paid)]
         if late:
             self.requests.warn("unsigned", parties=few(late))
         return list(parts.values())

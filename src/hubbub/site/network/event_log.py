@@ -35,8 +35,9 @@ _LONGEST = 4000  # characters of a value: the lines of one kind at once are half
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
 _MOST_OVER = 50  # studies that are over, or may be, in the state
 BEAT = 30.0  # seconds between two signs of life in the status
-# What the state has of parties that are missing: since when, why, and which say so themselves.
-_MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing"))
+# What the state has of parties that are missing: since when, why, and which say so themselves; and
+# of those that are there in two processes.
+_MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing", "twice_at"))
 
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
@@ -155,6 +156,11 @@ class EventLog:
         self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
 
+    def seen_twice(self, name: str) -> None:
+        """Two processes take part as a party; the state keeps when that was news."""
+        self.warn("twice", whom=name)
+        self.state(twice_at={**(self.current("twice_at") or {}), name: time.time()})
+
     def stopped(self, error: HubbubError) -> None:
         """The process ends with an error."""
         self.warn("stopped", said=loggable(error))
@@ -207,7 +213,7 @@ class EventLog:
                         who: "; ".join(f"{study}: {why[who]}" for study, why in each if who in why)
                         for who in names
                     }
-                elif name == "absent_since":
+                elif name in ("absent_since", "twice_at"):
                     missed[name] = {who: at for _, since in each for who, at in since.items()}
                 else:
                     missed[name] = names

@@ -220,7 +220,7 @@ class _Joined:
             self._answer,
             self._told,
             self._left,
-            twice=lambda: self._log.warn("twice", whom=self._site.name),
+            twice=lambda: self._log.seen_twice(self._site.name),
             most=self._largest_request,
             repeats=self._repeats,
         )
