@@ -455,3 +455,25 @@ def test_nobody_but_the_aggregator_ends_a_study_and_a_silo_is_owed_its_result(ga
     assert len(parties.sites["ann"].unfinished()) == 1
     assert parties.ask("node-1", Call.CLOSE, bytes(16), [told]) == []
     assert parties.sites["node-1"].unfinished() == []
+
+
+def test_where_a_study_stands_is_told_though_no_attempt_follows(gather: Any) -> None:
+    """Else a page shows the first attempt of a few seconds for as long as a study stands still."""
+    parties = gather()
+    session, seat = opened(parties), parties.seats["ann"]
+    session.round(1)
+    session.round(2)
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id).get("attempts") is None
+    seat._told = 0.0
+    seat.event_log.state(state="waiting")  # for an aggregator that has left
+    seat.look()
+    assert seat.event_log.current("state") == "waiting"
+    seat.event_log.state(state="training")
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id)["attempts"] == 2
+    session.round(3)
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    seat._told = 0.0
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id)["state"] == DONE

@@ -98,6 +98,7 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     log.state(state="training", connected=True)
     page = PartyPage(event_log=log, folder=parties.sites["aggregator"], ledger=None)
     text = words(page)
+    assert "All is well here; others are absent." in text
     assert re.search(r"bob 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 10 min", text)
     assert re.search(rf"cyn 20\d\d-\S+ \S+ UTC, 0 min {back}", text)
     assert "Call bob: hubbub join has to run there." in text
@@ -107,6 +108,7 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     assert "Call" not in words(page)
     session.rounds.peers.left_out({})
     assert "Absent Nobody." in words(page)
+    assert "All is well." in words(page)
 
 
 def test_an_aggregator_whose_studies_are_over_calls_nobody_and_checks_them(gather: Any) -> None:

@@ -186,7 +186,8 @@ _SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
 def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
     """Whose page it is, and whether all is well there."""
     since = f" since {_time(state['since'])}" if "since" in state else ""
-    words = f"Something is wrong: {printable(reason)}." if reason else "All is well."
+    well = "All is well here; others are absent." if state.get("absent_since") else "All is well."
+    words = f"Something is wrong: {printable(reason)}." if reason else well
     return tag(
         "header",
         tag("p", f"hubbub {VERSION}, {folder.role}", class_="kicker"),

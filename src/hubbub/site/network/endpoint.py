@@ -210,6 +210,7 @@ class Endpoint(ABC):
         self._refusals = OwnRefusals(event_log)
         self._logs: dict[bytes, StudyLog] = {}
         self._told = 0.0  # when its people were told last where a study stands
+        self._untold: dict[bytes, SessionState] = {}  # of studies that have answered since
 
     @property
     def roster(self) -> Roster:
@@ -264,6 +265,8 @@ class Endpoint(ABC):
             for study in begun | self._refusals.studies | self._studies.keys():
                 if not self.party_folder.approves(study):
                     self._forget(study)
+            if self.event_log.current("state") == TRAINING:  # to tell it says that it goes on
+                self._tell_all()
         self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
@@ -395,6 +398,7 @@ class Endpoint(ABC):
 
     def end(self, study: Study) -> None:
         """A study is over: no round follows in its sessions, and this party's people are told."""
+        self._untold.pop(study.id, None)
         for session in self._sessions.values():
             if session.study.id == study.id:
                 session.closed = True
@@ -453,8 +457,14 @@ class Endpoint(ABC):
     def _attempt_answered(self, state: SessionState) -> None:
         """Count it, and now and then tell this party's people, which takes a while."""
         self.event_log.answered()
+        self._untold[state.study.id] = state
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        """Tell this party's people of what they were not told, unless they were just now."""
         if time.monotonic() - self._told > _TELL_EVERY:
-            self._tell(state)
+            while self._untold:
+                self._tell(self._untold.popitem()[1])
 
     @abstractmethod
     def _tell(self, state: SessionState) -> None:
@@ -489,6 +499,7 @@ class Endpoint(ABC):
         for key in [key for key in self._sessions if key[0] == study]:
             self._leave(key)
         self._finished.pop(study, None)
+        self._untold.pop(study, None)
         self._studies.pop(study, None)
 
     def _leave(self, key: tuple[bytes, str]) -> None:
