@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from hubbub.core.errors import DataError
 from hubbub.core.protocol.primitives.wire import VERSION
+from hubbub.core.study import silo_records
+from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import main
 from hubbub.site.network import checkup as checkups
 from hubbub.site.network.checkup import Checked, checkup
-from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.join import Machine, check, join, relay_of
+from hubbub.site.network.join import Machine, check, relay_of
 from hubbub.site.network.nats import relay, relay_connection
 from hubbub.site.network.nats import relay_connection as login_trial
 from hubbub.site.network.nats.server import RelayFiles, Server
@@ -312,6 +315,31 @@ def test_a_machine_that_lacks_something(
     assert says in found[bad].found
 
 
+def test_of_studies_that_ask_the_same_of_a_file_one_has_it_read_before_any_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for sixty; for what is asked otherwise again, and what has changed is seen."""
+    everybody = with_files(tmp_path)
+    everybody.approve()
+    ann, study, read = everybody.sites["ann"], everybody.study, list[str]()
+    fewer = replace(study, name="fewer", toml="", data=replace(study.data, capacity=(25,)))
+    for one in (*(replace(study, name=f"{i}", toml="") for i in range(3)), fewer):
+        ann.approve(one, everybody.roster)
+    real = silo_records.check_readable
+
+    def watched(one: Study, party: str, folder: Path) -> int:
+        read.append(one.name)
+        return real(one, party, folder)
+
+    monkeypatch.setattr(silo_records, "check_readable", watched)
+    assert len(check(ann, Machine())) == 5
+    assert len(read) == 2
+    assert "fewer" in read
+    (ann.home / "ann.csv").write_text("torn")
+    with pytest.raises(DataError, match=r"ann\.csv"):
+        check(ann, Machine())
+
+
 def test_a_ledger_in_a_folder_that_is_not_there(there: Everybody, tmp_path: Path) -> None:
     found = looked(there.sites["ann"], Machine(ledger=tmp_path / "no" / "ledger.sqlite"))
     assert wrong(found) == ["disk"]
@@ -319,7 +347,7 @@ def test_a_ledger_in_a_folder_that_is_not_there(there: Everybody, tmp_path: Path
 
 
 def test_a_silo_whose_file_is_refused_is_not_there_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is wrong is said here, before any line is opened, and without the cell."""
     everybody = with_files(tmp_path)
@@ -331,7 +359,8 @@ def test_a_silo_whose_file_is_refused_is_not_there_for_others(
         raise AssertionError("a line was opened")
 
     monkeypatch.setattr("hubbub.site.network.join.Answering", opened)
-    log = EventLog(party="ann")
-    with pytest.raises(DataError, match=r"row 21 after the header.*hubbub check") as refusal:
-        join(party_folder, relay_of(party_folder, None, everybody.roster), Machine(), log)
-    assert "s3cr3t" not in str(refusal.value)
+    assert main(["join", "--home", str(party_folder.home)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search(r"row 21 after the header.*hubbub check", said.err)
+    assert "s3cr3t" not in said.err

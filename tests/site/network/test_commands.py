@@ -47,6 +47,14 @@ def command(capsys) -> Command:
 
 
 @pytest.fixture
+def review(command, monkeypatch) -> Command:
+    """An approval by somebody at a terminal, who says yes to what is shown."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _question: "y")
+    return lambda *given: command(*(one for one in approval(*given) if one != "--yes"))
+
+
+@pytest.fixture
 def ask(command) -> Callable[..., dict]:
     """The one object that a command prints with --json."""
 
@@ -188,15 +196,15 @@ def test_nothing_is_approved_without_somebody_who_says_so(command, home):
     assert not (home / "cleveland" / "approved").exists()
 
 
-def test_whoever_approves_is_shown_the_plan(command, home):
-    code, out, _ = command(*approval(home))
+def test_whoever_approves_is_shown_the_plan(review, home):
+    code, out, _ = review(home)
     assert code == 0
     assert "│ the study's" in out
     assert Study.load(home / "study.toml").id.hex() in out
 
 
 @pytest.mark.slow
-def test_whoever_approves_is_told_that_no_capacity_is_stated(command, home):
+def test_whoever_approves_is_told_that_no_capacity_is_stated(review, home):
     """P19: then a record more or fewer may be outside the promise."""
     said = tomllib.loads((home / "study.toml").read_text())
     said["model"] = {"kind": "logistic"}
@@ -205,7 +213,7 @@ def test_whoever_approves_is_told_that_no_capacity_is_stated(command, home):
     for capacity in ({}, {"capacity": 400}):
         own = said | {"data": said["data"] | capacity}
         (home / "study.toml").write_text(tomli_w.dumps(own))
-        code, out, err = command(*approval(home))
+        code, out, err = review(home)
         assert (code, err) == (0, "")
         assert ("data.capacity is not stated" in " ".join(out.split())) == (not capacity)
 
@@ -240,8 +248,8 @@ def test_keys_that_others_can_read_are_not_used(command, home):
     refuses(command, *approval(home, "cleveland", "--json"), says="chmod 600")
 
 
-def test_whoever_approves_sees_what_is_approved(command, home):
-    code, out, _ = command(*approval(home))
+def test_whoever_approves_sees_what_is_approved(review, home):
+    code, out, _ = review(home)
     assert code == 0
     flat = " ".join(out.split())
     for shown in ("model.kind", "logistic", "data.target", "training.steps", "cleveland", "node-1"):
@@ -250,25 +258,27 @@ def test_whoever_approves_sees_what_is_approved(command, home):
     assert "no evaluation on the silos' records" in flat
     assert "no ledger in" in flat
     assert "no cap will be set, not by the study either" in flat
-    code, out, _ = command(*approval(home, "aggregator"))
+    code, out, _ = review(home, "aggregator")
     assert code == 0
     assert "no ledger" not in out, "it has no records"
 
 
-def test_whoever_approves_sees_the_cap_that_the_study_sets(command, home):
+def test_whoever_approves_sees_the_cap_that_the_study_sets(command, review, home):
     said = tomllib.loads((home / "study.toml").read_text())
     said["privacy"]["cap"] = 2.0
     (home / "study.toml").write_text(tomli_w.dumps(said))
-    flat = " ".join(command(*approval(home))[1].split())
+    flat = " ".join(review(home)[1].split())
     assert "the study's first charge sets the ledger's cap: epsilon 2 at delta 1e-05" in flat
     ledger = home / "cleveland" / "ledger.sqlite"
     assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5, "--new")[0] == 0
-    flat = " ".join(command(*approval(home))[1].split())
+    flat = " ".join(review(home)[1].split())
     assert "the study proposes a cap of epsilon 2" in flat
     assert "the ledger keeps its own" in flat
 
 
-def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command, home, tmp_path):
+def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(
+    command, review, home, tmp_path
+):
     said = tomllib.loads((home / "study.toml").read_text())
     said["model"] = {"kind": "python:ours:net", "inputs": [1]}
     said["data"] = {
@@ -281,7 +291,7 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     (home / "study.toml").write_text(tomli_w.dumps(said))
     ledger = home / "cleveland" / "ledger.sqlite"
     assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5, "--new")[0] == 0
-    code, out, err = command(*approval(home))
+    code, out, err = review(home)
     flat = " ".join(out.split())
     assert (code, err) == (0, "")
     for shown in (
@@ -296,11 +306,11 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     assert "counted by the cap after this study: epsilon 1.000 at delta 1e-05 (add-remove)" in flat
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
-    _, out, _ = command(*approval(home))
+    _, out, _ = review(home)
     assert "above the cap: the ledger will refuse it" in " ".join(out.split())
     narrow = ("--epsilon", 0.5, "--delta", 1e-5, "--fixed-studies")
     assert command("budget", "set", ledger, *narrow)[0] == 0
-    _, out, _ = command(*approval(home))
+    _, out, _ = review(home)
     assert "above the cap: the ledger will refuse its last steps" in " ".join(out.split())
 
 
@@ -903,3 +913,11 @@ def test_the_last_word_on_the_aggregator_is_how_it_is_now(capsys):
     assert len(lines) == 8
     assert lines[:4] == lines[4:]
     assert lines[2] == "the aggregator answers again"
+
+
+def test_what_a_process_ends_with_is_said_once_and_why_a_study_stopped_at_all(capsys):
+    """The first by the command, whose last line it is."""
+    event_log = EventLog(party="cleveland", tell=network_commands._Teller(json=False))
+    event_log.stopped(UserError("expected the aggregator, it was silent"))
+    StudyLog.within(event_log, "heart", bytes(32)).warn("stopped", said="a cap")
+    assert capsys.readouterr().out.splitlines() == ["heart: stopped: a cap"]

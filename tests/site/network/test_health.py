@@ -16,16 +16,18 @@ import pytest
 
 from hubbub.core.errors import BudgetError, IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
-from hubbub.site.network.envelope import request
+from hubbub.site.network.envelope import read_request, request
 from hubbub.site.network.event_log import DONE, STATUS, EventLog, last_status, state_of
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import free_port
-from network.relay import HASTY, NAMES, Watched, open_frame, opened, refusal
+from network.relay import HASTY, NAMES, Watched, at, flipped, open_frame, opened, refusal
+from network.relay import Relay as Carried
 from network.test_monitor import get, samples
 from network.test_patience import Refusing, full
 
@@ -378,7 +380,7 @@ def test_a_status_from_the_future_is_no_sign_of_life(tmp_path: Path) -> None:
 
 
 def test_a_node_says_of_each_study_when_it_answered_last(gather: Any) -> None:
-    """It is told of no end, so that a study is neither going on nor over there."""
+    """Until it is told of the end, so that a study is neither going on nor over there."""
     parties = gather(parties={"compute_nodes": 2})
     session = opened(parties)
     parties.seats["node-1"]._told = 0.0
@@ -391,3 +393,87 @@ def test_a_node_says_of_each_study_when_it_answered_last(gather: Any) -> None:
     parties.sites["node-1"].withdraw(parties.study.id)
     parties.seats["node-1"].look()
     assert state_of(log.known(), parties.study.id)["state"] == "withdrawn"
+
+
+def test_a_node_is_told_that_a_study_is_over_and_remembers_it(gather: Any) -> None:
+    """Without its result; a process that begins anew knows it, and needs no line to be well."""
+    parties = gather(parties={"compute_nodes": 2})
+    relay = Carried(parties.phase)
+    session, seat = opened(parties, relay), parties.seats["node-1"]
+    session.round(1)
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    log, folder = seat.event_log, parties.sites["node-1"]
+    assert state_of(log.known(), parties.study.id)["state"] == DONE
+    assert health(log.known()) == (True, {"state": DONE})
+    assert seat.at_work is False
+    (asked,) = relay.asked("close", "node-1")
+    assert [unverified(part).tag for part in read_request(asked)[2]] == [Tag.CLOSE]
+    assert folder.unfinished() == []
+    assert not (folder.home / "models").exists()
+    asked_on = parties.ask("node-1", Call.TOTAL, session.rounds.session, [b""])
+    assert refusal(asked_on)[0] == "no-session"
+    parties.start("node-1")
+    assert parties.seats["node-1"].party_folder.unfinished() == []
+    folder.withdraw(parties.study.id)
+    folder.approve(parties.study, folder.roster)
+    assert len(folder.unfinished()) == 1
+
+
+def test_who_is_not_in_a_studys_last_session_is_told_that_it_is_over(gather: Any) -> None:
+    """One was left out of all of them and reads so, another was started anew, and knows none."""
+    parties = gather(parties={"dropouts": 1, "colluders": 0})
+    session = opened(parties, Carried(parties.phase, tells=at("open", flipped, "bob")))
+    session.round(1)
+    cyn = parties.seats["cyn"]
+    parties.ask("bob", Call.PING, session.rounds.session)
+    assert not well(parties)[0]
+    cyn.close()
+    parties.start("cyn")
+    signed = session.close([session.rounds.session])
+    assert [part["silo"] for part in signed] == ["ann"]
+    assert well(parties) == (True, "")
+    for name in ("bob", "cyn"):
+        assert parties.sites[name].unfinished() == []
+        assert parties.seats[name].event_log.known()["studies"]
+    assert any("no signed part from cyn" in line for line in parties.said)
+
+
+def test_nobody_but_the_aggregator_ends_a_study_and_a_silo_is_owed_its_result(gather: Any) -> None:
+    """A relay that hands on half of the end does not have a silo pass it by."""
+    parties = gather(parties={"compute_nodes": 2})
+    session = opened(parties)
+    session.round(1)
+    named = {"session": session.rounds.session, "receiver": EVERYBODY}
+    for frame in (
+        parties.sealed("ann", Tag.CLOSE, **named),
+        parties.sealed("aggregator", Tag.RESULT, **named),
+    ):
+        assert refusal(parties.ask("node-1", Call.CLOSE, named["session"], [frame]))
+    assert len(parties.sites["node-1"].unfinished()) == 1
+    told = parties.sealed("aggregator", Tag.CLOSE, b'{"sessions": []}', **named)
+    assert refusal(parties.ask("ann", Call.CLOSE, named["session"], [told]))[0] == "protocol"
+    assert len(parties.sites["ann"].unfinished()) == 1
+    assert parties.ask("node-1", Call.CLOSE, bytes(16), [told]) == []
+    assert parties.sites["node-1"].unfinished() == []
+
+
+def test_where_a_study_stands_is_told_though_no_attempt_follows(gather: Any) -> None:
+    """Else a page shows the first attempt of a few seconds for as long as a study stands still."""
+    parties = gather()
+    session, seat = opened(parties), parties.seats["ann"]
+    session.round(1)
+    session.round(2)
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id).get("attempts") is None
+    seat._told = 0.0
+    seat.event_log.state(state="waiting")  # for an aggregator that has left
+    seat.look()
+    assert seat.event_log.current("state") == "waiting"
+    seat.event_log.state(state="training")
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id)["attempts"] == 2
+    session.round(3)
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    seat._told = 0.0
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id)["state"] == DONE

@@ -133,7 +133,7 @@ def test_a_consortium_from_its_folders_to_a_model(tmp_path: Path) -> None:
     assert (out / "evidence.json").is_file()
     assert everybody.status("aggregator")["state"] == "done"
     assert everybody.status("aggregator")["percent"] == 100
-    wait(lambda: everybody.status("node-1").get("state") in ("waiting", "lost"))
+    wait(lambda: everybody.status("node-1").get("state") == "done", 60)
     assert everybody.status("ann")["state"] == "done"
     assert (tmp_path / "ann" / "models" / everybody.study.id.hex()[:16]).is_dir()
     everybody.end()

@@ -98,6 +98,7 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     log.state(state="training", connected=True)
     page = PartyPage(event_log=log, folder=parties.sites["aggregator"], ledger=None)
     text = words(page)
+    assert "All is well here; others are absent." in text
     assert re.search(r"bob 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 10 min", text)
     assert re.search(rf"cyn 20\d\d-\S+ \S+ UTC, 0 min {back}", text)
     assert "Call bob: hubbub join has to run there." in text
@@ -107,6 +108,7 @@ def test_an_aggregator_reads_who_is_absent_since_when_and_whom_to_call(gather: A
     assert "Call" not in words(page)
     session.rounds.peers.left_out({})
     assert "Absent Nobody." in words(page)
+    assert "All is well." in words(page)
 
 
 def test_an_aggregator_whose_studies_are_over_calls_nobody_and_checks_them(gather: Any) -> None:
@@ -211,6 +213,22 @@ def test_a_node_which_hears_of_no_end_shows_when_it_answered_last(gather: Any) -
     log = StudyLog.within(page.event_log, parties.study.name, parties.study.id)
     log.state(state="answered", last_progress=0.0)
     assert f"{parties.study.name} answered until 1970-01-01 00:00 UTC" in words(page)
+
+
+def test_two_processes_of_a_party_are_on_its_page_and_on_the_aggregators(gather: Any) -> None:
+    """As where a home was copied and both run: for a day nothing else is as urgent."""
+    parties = gather()
+    own, serves = page_of(parties, "ann"), page_of(parties, "aggregator")
+    own.event_log.seen_twice("ann")
+    logs = [StudyLog.within(serves.event_log, name, name.encode()) for name in "xy"]
+    for log, name in zip(logs, ("ann", "bob"), strict=True):
+        log.seen_twice(name)
+    assert "Two processes took part as ann at " in words(own)
+    assert "Nothing: this party" not in words(own)
+    for name in ("ann", "bob"):
+        assert f"Two processes took part as {name} at " in words(serves)
+    own.event_log.state(twice_at={"ann": 0.0})
+    assert "Two processes" not in words(own)
 
 
 def test_what_is_proposed_is_to_be_decided_on(gather: Any) -> None:

@@ -542,6 +542,37 @@ def test_a_name_that_looks_like_an_id_names_nothing(
     assert parties.sites["ann"].approves(awaited.id)
 
 
+def test_what_a_script_approves_is_said_in_a_few_lines(
+    parties: Watched, ask: Callable[..., Any]
+) -> None:
+    """What it costs, the code that runs, and by which commands the rest is read."""
+    study, home = another(parties), parties.home / "ann"
+    come(parties, study)
+    code, out, _ = ask(study.id.hex(), "--approve", "--yes")
+    lines = out.splitlines()
+    assert (code, len(lines)) == (0, 8), out
+    assert lines[0] == f"approved: {study.name}, id {study.id.hex()}"
+    assert "this study spends at most epsilon" in out
+    assert "code that runs at this party: python:network.relay:records" in out
+    file = home / "approved" / f"{study.id.hex()}.toml"
+    assert lines[-2].endswith(f": hubbub plan {file}")
+    assert lines[-1] == f"its parties: hubbub roster {home / 'roster.toml'}"
+
+
+def test_whoever_declines_is_told_what_can_overrule_it(
+    parties: Watched, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is declined for good only as it is: its file can be approved, and a study altered."""
+    study, asked = another(parties), list[str]()
+    come(parties, study)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "n")
+    assert ask(study.name, "--decline", "no")[0] == 1
+    (question,) = asked
+    assert "only hubbub approve, with its file, can overrule that" in question
+    assert "for good" not in question
+
+
 @pytest.mark.parametrize("decision", [("--approve",), ("--decline", "no")])
 def test_two_people_who_decide_at_once_do_not_overrule_each_other(
     parties: Watched,

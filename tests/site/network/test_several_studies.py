@@ -432,7 +432,7 @@ def test_a_file_that_is_no_study_is_named_and_the_others_go_on(tmp_path: Path) -
     (tmp_path / "studies" / "b.toml").write_text("[study]")
     (tmp_path / "studies" / "c.toml").write_text("[study]")
     studies.look()
-    assert [line.split(": ")[1] for line in said if line.startswith("stopped")] == [
+    assert [line.split(": ")[0] for line in said if ": stopped: expected" in line] == [
         "b.toml",
         "c.toml",
     ]

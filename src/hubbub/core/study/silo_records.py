@@ -150,6 +150,12 @@ def check_readable(study: Study, party: str, folder: Path) -> int:
     return max(units, len(cells))
 
 
+def asked_of_file(study: Study) -> tuple[Any, ...]:
+    """All that says what is read of a silo's file, and how many units it may hold, to compare."""
+    columns = study.cell_columns if study.reads_cells else None
+    return study.trains, study.shows_counts, study.data, study.parties, study.subgroups, columns
+
+
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:
     """The cells of one silo that a study's statistics are made of; see `records`.
 

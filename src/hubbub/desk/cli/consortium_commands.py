@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.core.errors import HubbubError, UserError
-from hubbub.core.number_format import at_most
+from hubbub.core.number_format import at_most, several
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import foreign_code
@@ -41,7 +41,7 @@ from hubbub.site.network.folder_files import (
     roster_of,
     write_roster,
 )
-from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
+from hubbub.site.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, ROSTER, PartyFolder
 
 if TYPE_CHECKING:
     from hubbub.core.planning.plan import Plan
@@ -275,13 +275,16 @@ def review(
     *,
     new_roster: bool = False,
 ) -> int:
-    """Show all that a study means for this party, ask, and approve it: of a file, or proposed."""
+    """Show all that a study means for this party, ask, and approve it: of a file, or proposed.
+
+    Where nobody is asked, a few lines say what was approved, and where the rest can be read.
+    """
     from hubbub.site.network.proposals import APPROVED, Inbox
 
     check_roster(study, roster)
     inbox = Inbox(party_folder)
     hashes = foreign_code.code_hashes(study)
-    if not options.json:
+    if not (options.json or options.yes):
         show_study(party_folder, study, roster, options.ledger, hashes)
     if new_roster:
         if left := party_folder.open_collections(beside=roster):
@@ -301,8 +304,18 @@ def review(
     )
     inbox.say(study.id, APPROVED, actor())
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
-    result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
-    answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
+    made = plan(study)
+    result = {**named, "approved": True, "file": str(path), "warnings": list(made.warnings)}
+    lines = [f"approved: {study.name}, id {study.id.hex()}"]
+    if options.yes and not options.json:
+        lines += _costs(party_folder, made, options.ledger)
+        lines += [f"code that runs at this party: {name}, {it}" for name, it in hashes.items()]
+        notes = f", with {several(len(made.warnings), 'note')}" if made.warnings else ""
+        lines += [
+            f"its plan{notes}: hubbub plan {path}",
+            f"its parties: hubbub roster {options.home / ROSTER}",
+        ]
+    answer(options, result, *lines)
     return 0
 
 
@@ -371,15 +384,20 @@ def show_study(
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)
+    for words in _costs(party_folder, made, ledger):
+        say(words)
+
+
+def _costs(party_folder: PartyFolder, made: Plan, ledger: Path | None) -> list[str]:
+    """What a study spends; at a silo also what its ledger allows, and what it will hold then."""
     costs = f"this study spends at most epsilon {at_most(made.stated.epsilon)}"
     if party_folder.role != "silo":
-        say(costs)
-        return
-    ledger = ledger or party_folder.home / LEDGER
-    for words in (*standing(ledger, study.privacy), costs):
-        say(words)
+        return [costs]
+    ledger, study = ledger or party_folder.home / LEDGER, made.study
+    words = [*standing(ledger, study.privacy), costs]
     if ledger.is_file():
-        say(after(ledger, made, plans_beside(party_folder, study)))
+        words.append(after(ledger, made, plans_beside(party_folder, study)))
+    return words
 
 
 def plans_beside(party_folder: PartyFolder, study: Study) -> list[Plan]:

@@ -148,7 +148,11 @@ def _decline(options: argparse.Namespace, inbox: Inbox, proposal: Proposal) -> i
             f"expected a proposal that nobody has decided on, {proposal.name} is {standing.state} "
             "here; hubbub approve --withdraw takes an approval back"
         )
-    if not decided(f"Decline {proposal.name} for good?", options, inbox, proposal.id):
+    question = (
+        f"Decline {proposal.name}? It stays declined if it is proposed again unchanged; only "
+        "hubbub approve, with its file, can overrule that."
+    )
+    if not decided(question, options, inbox, proposal.id):
         say("not declined; nothing was changed")
         return 1
     inbox.say(proposal.id, DECLINED, actor(), reason)

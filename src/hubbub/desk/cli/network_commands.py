@@ -174,6 +174,8 @@ class _Teller:
         if self.json:
             emit(event)
             return
+        if kind == "stopped" and "study" not in event:  # the process ends with it, and says it
+            return
         values = {k: v for k, v in event.items() if k not in ("event", "time", "level", "party")}
         said, now = sentence(kind, values), time.monotonic()
         thing = _SAME_THING.get(kind, kind)
@@ -402,7 +404,7 @@ _LABELS = {  # where the name of a value of the status does not say what it is
 def _cell(key: str, value: object) -> str:
     if key in ("last_progress", "since", "open_until") and isinstance(value, int | float) and value:
         return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    if key == "absent_since" and isinstance(value, dict):
+    if key in ("absent_since", "twice_at") and isinstance(value, dict):
         value = {name: _cell("since", seconds) for name, seconds in value.items()}
     if isinstance(value, float):
         return at_most(value) if key == "epsilon" else f"{value:.4g}"

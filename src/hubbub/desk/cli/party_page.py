@@ -41,6 +41,7 @@ SHOWN = {
     "last_error": "this party's own: an event, of which the log has no value of a record",
     "absent_why": "public among the parties: what they signed, stated, or left unanswered",
     "absent_since": "public among the parties: who answered shows in every roll",
+    "twice_at": "public among the parties: that both processes of one answered",
     "waiting_for": "public among the parties: whose deposit a collection lacks",
     "study": "public: all parties approved it",
     "study_id": "public, as the study is",
@@ -53,6 +54,7 @@ SHOWN = {
 }
 _REFRESH = 30  # seconds
 _REST = 20  # times as long as a look into the ledger took, nobody looks again
+_DAY = 86400  # seconds that two processes of one party are worth a sentence
 _NEAR = 0.05  # of the cap: so little is worth a sentence
 
 
@@ -138,6 +140,11 @@ class PartyPage:
         if reason:
             check = "" if serves or state.get("connected") else "; try hubbub join --check"
             yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        recent = time.time() - _DAY
+        twice = {who: at for who, at in state.get("twice_at", {}).items() if at > recent}
+        for who, at in twice.items():
+            words = "its folder was copied, or its keys were stolen"
+            yield f"Two processes took part as {who} at {_time(at)}; end one, if both run: {words}."
         here = {one.id.hex()[:16] for one in studies}  # what was withdrawn waits for nothing
         known = state.get("studies", {}).items()
         waiting = [one for key, one in known if one.get("why") and (serves or key in here)]
@@ -153,7 +160,9 @@ class PartyPage:
             yield f"Wait for the aggregator, or call its people: {said}."
         if serves and runs and state.get("state") != TRAINING:
             yield from (f"Check the run: hubbub verify {run}" for run in runs)
-        elif studies and not (reason or absent or pending or waiting or state.get("unread")):
+        elif studies and not (
+            reason or absent or pending or waiting or twice or state.get("unread")
+        ):
             yield "Nothing: this party takes part without your help."
 
     def _pending(self) -> list[str]:
@@ -177,7 +186,8 @@ _SPENT = ("study", "attempts", "sessions", "epsilon alone", "id")
 def _top(folder: PartyFolder, state: Mapping[str, Any], reason: str) -> Html:
     """Whose page it is, and whether all is well there."""
     since = f" since {_time(state['since'])}" if "since" in state else ""
-    words = f"Something is wrong: {printable(reason)}." if reason else "All is well."
+    well = "All is well here; others are absent." if state.get("absent_since") else "All is well."
+    words = f"Something is wrong: {printable(reason)}." if reason else well
     return tag(
         "header",
         tag("p", f"hubbub {VERSION}, {folder.role}", class_="kicker"),

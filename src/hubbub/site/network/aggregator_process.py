@@ -325,7 +325,7 @@ class Studies:
             except HubbubError as error:
                 if self.unread.get(path) != loggable(error):
                     self.unread[path] = loggable(error)
-                    self._log.warn("stopped", said=f"{path.name}: {loggable(error)}")
+                    self._log.warn("stopped", study=path.name, said=loggable(error))
                 continue
             self.unread.pop(path, None)
             if study.id not in self.studies:
@@ -455,7 +455,7 @@ def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:
     if party_folder.study(study.id) is None:
         raise UserError(
             f"expected a study that was approved in {party_folder.home.resolve()}, got "
-            f"{study.name}, which was not; hubbub approve it"
+            f"{study.name} ({study.id.hex()[:16]}), which was not, as it is now; hubbub approve it"
         )
     if study.data.test:
         silo_records.check_file(study, silo_records.TEST, data or party_folder.home)

@@ -22,7 +22,7 @@ from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.runs.federated import SessionPlan
-from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Answer, Call
+from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, AbsentError, Answer, Call
 from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.session.setup import SetUp
@@ -200,17 +200,24 @@ class StudyClosing:
         return data
 
     def close(
-        self, keys: Keys, sessions: Sequence[bytes], parameters: bytes
+        self, keys: Keys, sessions: Sequence[bytes], parameters: bytes, others: Iterable[int] = ()
     ) -> list[dict[str, Any]]:
-        """Give everybody the model, and have the silos sign what their ledgers hold.
+        """Give every silo the model, and have them sign what their ledgers hold.
 
         A silo that does not answer is asked again, a few times: a run is closed once, and nobody
         can have its part later. Who has not answered is in the event log.
+
+        Args:
+            keys: the aggregator's.
+            sessions: those with a transcript.
+            parameters: the model.
+            others: who is told that the study is over, once, if it has no part to sign.
         """
         heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
         listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
         parts: dict[int, dict[str, Any]] = {}
-        left = dict(self._newest)
+        left, anew = dict(self._newest), set[int]()
+        alone = {*others} - left.keys()
         for turn in range(_CLOSINGS):
             if turn and left:
                 self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
@@ -221,7 +228,15 @@ class StudyClosing:
                 for index, received in self.requests.ask(Call.CLOSE, asked, session):
                     if (part := self.part(session, index, received, sessions)) is not None:
                         parts[index] = part
+                    elif isinstance(received, Absent) and received.why == RESTARTED:
+                        anew.add(index)  # it knows no session of before
             left = {index: where for index, where in left.items() if index not in parts}
+        alone |= anew & left.keys()
+        if alone and sessions:
+            frames = [self._frame(keys, sessions[-1], Tag.CLOSE, listed)]
+            told_alone = dict.fromkeys(sorted(alone), frames)
+            for _ in self.requests.ask(Call.CLOSE, told_alone, sessions[-1]):
+                """Nothing rests on what they say."""
         # Who has paid in a process before this one is in no session here, and cannot be asked.
         paid = {name for each in self.requests.least_paid.values() for name in each if each[name]}
         names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
@@ -519,7 +534,14 @@ class Coordinator:
 
     def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
         """See `StudyClosing.close`."""
-        return self.closing.close(self.party_folder.keys, sessions, parameters)
+        absent = [
+            index
+            for rounds in self._open.values()
+            for index, one in rounds.attendance.absent.items()
+            if one.why != "silent"
+        ]
+        others = [*self.requests.roster.nodes, *absent]
+        return self.closing.close(self.party_folder.keys, sessions, parameters, others)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -43,6 +43,7 @@ from hubbub.core.verification.attestation.study_attestation import Attester, Stu
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, answer, read_request
 from hubbub.site.network.event_log import (
     ANSWERED,
+    DONE,
     TRAINING,
     WAITING,
     WITHDRAWN,
@@ -82,6 +83,11 @@ class SessionState:
     def session(self) -> bytes:
         """Its name."""
         return self.membership.channel.session
+
+    @property
+    def named(self) -> tuple[bytes, bytes]:
+        """Its study and its name, as frames have them."""
+        return self.study.id, self.session
 
     @cached_property
     def limits(self) -> SizeLimits:
@@ -154,6 +160,7 @@ class OwnRefusals:
 # becomes a refusal of a few known words; its sentence stays in this party's event log.
 
 SIDES = "hubbub.sides"  # entry points, by role
+_MOST_ENDED = 8  # studies whose end may be asked for again: twice those that an aggregator runs
 _TELL_EVERY = 5.0  # seconds between two words on a study for this party's people
 
 
@@ -195,6 +202,7 @@ class Endpoint(ABC):
         self._sessions: dict[tuple[bytes, str], SessionState] = {}  # the newest of study, purpose
         self._finished: dict[bytes, SessionState] = {}  # of each study: its end may come in it
         self._studies: dict[bytes, Any] = {}  # what was prepared for each
+        self._ended: list[bytes] = []  # studies that are over, and in memory; the newest last
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._revoked: set[bytes] = set()  # those of them that were ended from here
@@ -202,6 +210,7 @@ class Endpoint(ABC):
         self._refusals = OwnRefusals(event_log)
         self._logs: dict[bytes, StudyLog] = {}
         self._told = 0.0  # when its people were told last where a study stands
+        self._untold: dict[bytes, SessionState] = {}  # of studies that have answered since
 
     @property
     def roster(self) -> Roster:
@@ -256,6 +265,8 @@ class Endpoint(ABC):
             for study in begun | self._refusals.studies | self._studies.keys():
                 if not self.party_folder.approves(study):
                     self._forget(study)
+            if self.event_log.current("state") == TRAINING:  # to tell it says that it goes on
+                self._tell_all()
         self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
@@ -313,6 +324,10 @@ class Endpoint(ABC):
     def close(self) -> None:  # noqa: B027 (not every party has something open)
         """Leave; what is open on disk is closed."""
 
+    def signs_end(self, _study: bytes) -> bool:
+        """Whether this party signs a part of a study's end, and is given the result for it."""
+        return False
+
     def ready(self, study: Study) -> dict[str, Any]:
         """What else the aggregator is told when a session is opened, or closed."""
         return {}
@@ -326,18 +341,14 @@ class Endpoint(ABC):
         if call >= Call.COLLECT_KEY:
             return self._collected(call, session, parts)
         self._check_approval(session)
+        if call is Call.CLOSE and self._is_told_end(parts):
+            return self._told_end(parts[0])
         # The session that a call is about; an earlier one only if the call ends the study.
         ending = self._finished.values() if call is Call.CLOSE else ()
         sessions = (*self._sessions.values(), *ending)
         state = next((one for one in sessions if one.session == session), None)
-        if call is Call.PING:  # for the relay's eyes too: nothing rests on it
-            if state is None or state.party.agreed is None:
-                if state is not None:
-                    self._refusals.add(state.study.id, call, LEFT_OUT)
-                return []
-            if state.study.id in self._refusals.studies:
-                self.check_able()  # others would pay for what it cannot do
-            return [self._frame(session, state.study.id, Tag.READY, b"")]
+        if call is Call.PING:
+            return self._sign_of_life(session, state)
         if state is None:
             raise RefusedError(
                 "no-session",
@@ -345,6 +356,10 @@ class Endpoint(ABC):
                 "restart the aggregator sets a new one up",
             )
         self._asked = (state.study.id, call)
+        if state.closed and call is not Call.CLOSE:
+            raise RefusedError(
+                "no-session", "expected a study that goes on, got a call after its end; open anew"
+            )
         answered = self.answer_to(state, call, parts)
         if call is Call.FINISH:
             self._finished[state.study.id] = state
@@ -353,6 +368,65 @@ class Endpoint(ABC):
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(state.study.id, call)
         return answered
+
+    def _sign_of_life(self, session: bytes, state: SessionState | None) -> list[bytes]:
+        """Whether a session is set up here; for the relay's eyes too: nothing rests on it."""
+        if state is None or state.party.agreed is None:
+            if state is not None:
+                self._refusals.add(state.study.id, Call.PING, LEFT_OUT)
+            return []
+        if state.study.id in self._refusals.studies:
+            self.check_able()  # others would pay for what it cannot do
+        return [self._frame(session, state.study.id, Tag.READY, b"")]
+
+    def _is_told_end(self, parts: Sequence[bytes]) -> bool:
+        """Whether a CLOSE comes without a RESULT, and this party has no part to sign for one."""
+        return len(parts) == 1 and not self.signs_end(unverified(parts[0]).study)
+
+    def _told_end(self, data: bytes) -> list[bytes]:
+        """A study is over, and its people are told; nothing else rests on it."""
+        header = unverified(data)
+        self._asked = (header.study, Call.CLOSE)
+        study, _ = self.party_folder.approved_study(header.study)
+        self.from_aggregator(study.id, header.session, data, Tag.CLOSE)
+        if not self.party_folder.has_ended(study.id):
+            self.party_folder.note_end(study.id)
+            self.event_log.note("closed", study=study.name, model="the aggregator's folder")
+        self.end(study)
+        self._refusals.forget(study.id)
+        return []
+
+    def end(self, study: Study) -> None:
+        """A study is over: no round follows in its sessions, and this party's people are told."""
+        self._untold.pop(study.id, None)
+        for session in self._sessions.values():
+            if session.study.id == study.id:
+                session.closed = True
+                session.end()
+        self._forget_older(study.id)
+        self.log_of(study).state(state=DONE)
+        waits = WAITING if self.party_folder.unfinished() else DONE
+        self.event_log.state(state=TRAINING if self.at_work else waits)
+
+    def _forget_older(self, study: bytes) -> None:
+        """A study is over: of those before, a few stay, as what was read for them fills the memory.
+
+        They stay because an aggregator that has not heard the answer asks for the end again.
+        """
+        self._ended = [*(one for one in self._ended if one != study), study]
+        while len(self._ended) > _MOST_ENDED:
+            self._drop(self._ended.pop(0))
+
+    def from_aggregator(
+        self, study: bytes, session: bytes, data: bytes, tag: Tag
+    ) -> bytes | memoryview:
+        """The payload of a control message to everybody."""
+        frame = parse(data, self.roster, study=study, session=session)
+        if frame.tag is not tag or frame.sender != 0:
+            raise ProtocolError(
+                f"expected a {tag.name} of the aggregator, got another frame", culprit="relay"
+            )
+        return frame.payload
 
     def _proposed(self, parts: Sequence[bytes]) -> list[bytes]:
         """What this party's people say of a study, which nothing is done for before they have."""
@@ -383,8 +457,14 @@ class Endpoint(ABC):
     def _attempt_answered(self, state: SessionState) -> None:
         """Count it, and now and then tell this party's people, which takes a while."""
         self.event_log.answered()
+        self._untold[state.study.id] = state
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        """Tell this party's people of what they were not told, unless they were just now."""
         if time.monotonic() - self._told > _TELL_EVERY:
-            self._tell(state)
+            while self._untold:
+                self._tell(self._untold.popitem()[1])
 
     @abstractmethod
     def _tell(self, state: SessionState) -> None:
@@ -419,6 +499,7 @@ class Endpoint(ABC):
         for key in [key for key in self._sessions if key[0] == study]:
             self._leave(key)
         self._finished.pop(study, None)
+        self._untold.pop(study, None)
         self._studies.pop(study, None)
 
     def _leave(self, key: tuple[bytes, str]) -> None:
@@ -593,6 +674,6 @@ class NodeEndpoint(Endpoint):
         return answered
 
     def _tell(self, state: SessionState) -> None:
-        """See `Endpoint`: told of no end, it knows of a study when it answered last."""
+        """See `Endpoint`: a node cannot know that the next answer will be asked for."""
         self._told = time.monotonic()
         self.log_of(state.study).state(state=ANSWERED, last_progress=time.time())

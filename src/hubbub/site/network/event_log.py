@@ -33,17 +33,19 @@ _LINES, _SECONDS = 1000, 60.0  # of one kind at once; until one more may be
 _HOUR = 60 * _SECONDS  # until one more may be of a party that had none meanwhile
 _LONGEST = 4000  # characters of a value: the lines of one kind at once are half a log
 _PACED = frozenset(("step", "answered"))  # what nobody else has come faster
-_MOST_DONE = 50  # studies that are done, in the state
+_MOST_OVER = 50  # studies that are over, or may be, in the state
 BEAT = 30.0  # seconds between two signs of life in the status
-# What the state has of parties that are missing: since when, why, and which say so themselves.
-_MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing"))
+# What the state has of parties that are missing: since when, why, and which say so themselves; and
+# of those that are there in two processes.
+_MISSING = frozenset(("absent_since", "absent_why", "left_out", "parties_refusing", "twice_at"))
 
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
-# Of one study: it waits to begin; a node, which hears of no end, has answered; nobody does now.
+# Of one study: it waits to begin; a node has answered, if not for the last time; nobody does now.
 QUEUED, ANSWERED, WITHDRAWN = "queued", "answered", "withdrawn"
+_OVER = (DONE, ANSWERED, WITHDRAWN)
 REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot do its part
 # What happened, and what to do, for people.
 _SENTENCES = {
@@ -154,6 +156,11 @@ class EventLog:
         self.write("warning", event, values)
         self.state(last_error=sentence(event, values))
 
+    def seen_twice(self, name: str) -> None:
+        """Two processes take part as a party; the state keeps when that was news."""
+        self.warn("twice", whom=name)
+        self.state(twice_at={**(self.current("twice_at") or {}), name: time.time()})
+
     def stopped(self, error: HubbubError) -> None:
         """The process ends with an error."""
         self.warn("stopped", said=loggable(error))
@@ -190,11 +197,11 @@ class EventLog:
         """
         with self._lock:
             studies = dict(self._state.get("studies", {}))
-            if state.get("state") == DONE:  # in the order in which they were, not begun
+            if state.get("state") in _OVER:  # in the order in which they were, not begun
                 studies.pop(key, None)
             studies[key] = dict(state)
-            done = [one for one, its in studies.items() if its.get("state") == DONE]
-            for older in done[:-_MOST_DONE]:  # the state is written often
+            over = [one for one, its in studies.items() if its.get("state") in _OVER]
+            for older in over[:-_MOST_OVER]:  # the state is written often
                 del studies[older]
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
@@ -206,7 +213,7 @@ class EventLog:
                         who: "; ".join(f"{study}: {why[who]}" for study, why in each if who in why)
                         for who in names
                     }
-                elif name == "absent_since":
+                elif name in ("absent_since", "twice_at"):
                     missed[name] = {who: at for _, since in each for who, at in since.items()}
                 else:
                     missed[name] = names

@@ -231,7 +231,8 @@ def _parsed(
 
 # The files that stand for one approved study in a party's folder: the study as it was approved in
 # ID.toml, the hashes of its code as it was then in ID.code, and in ID.read where a silo's records
-# were read. The study is written last, so that a crash leaves no approval without the rest.
+# were read. The study is written last, so that a crash leaves no approval without the rest. ID.over
+# is there once a party that keeps nothing of the study was told that it is over.
 
 APPROVED = "approved"
 
@@ -277,6 +278,15 @@ class ApprovalFiles:
         self.path.parent.mkdir(exist_ok=True, mode=0o700)
         write_text(self._read, "\n".join(dict.fromkeys(map(str, [*self.read_in, folder]))))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the study is noted to be over."""
+        return self._over.is_file()
+
+    def note_end(self) -> None:
+        """The study is over."""
+        write_text(self._over, "")
+
     def write(self, study: Study, hashes: Mapping[str, str]) -> None:
         """The study is approved from now on."""
         self.path.parent.mkdir(exist_ok=True, mode=0o700)
@@ -285,7 +295,7 @@ class ApprovalFiles:
 
     def remove(self) -> None:
         """The study is approved no more, from the first file on."""
-        for path in (self.path, self._code, self._read):
+        for path in (self.path, self._code, self._read, self._over):
             path.unlink(missing_ok=True)
 
     @property
@@ -295,6 +305,10 @@ class ApprovalFiles:
     @property
     def _read(self) -> Path:
         return self.path.with_suffix(".read")
+
+    @property
+    def _over(self) -> Path:
+        return self.path.with_suffix(".over")
 
 
 # What no restart may forget, in files to which lines are added: the sessions that were opened; the

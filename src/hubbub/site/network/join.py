@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hubbub.core.errors import HubbubError, StudyError, UserError
 from hubbub.core.kept_pages import one_arena
@@ -74,7 +75,7 @@ def join(
     until: Callable[[], bool] = lambda: False,
     once: float | None = None,
 ) -> None:
-    """Take part, until asked to end.
+    """Take part, until asked to end; `check` comes before.
 
     What is approved, withdrawn or replaced in the folder meanwhile holds at once: a session of
     another roster is over, and where a new roster names another relay, that is gone to.
@@ -89,11 +90,10 @@ def join(
     Raises:
         UserError: it is the aggregator's folder, another process works with it, or, with `once`,
             the aggregator was not heard.
-        DataError: a file of records is not there, or is not as its study says.
         StudyError: a new roster does not list this party any more.
         ReplacedError: there are new keys in the folder; a new process reads them.
     """
-    check(party_folder, machine)
+    check_role(party_folder)
     with alone(party_folder.home):
         event_log.state(state=CONNECTING)
         try:
@@ -107,12 +107,17 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     """Whether what is approved can be run here; the studies' names.
 
     Files of records are read before anybody is told that this party is there: of a silo whose file
-    is refused, others learn that it has not joined. Studies that are over need none any more.
+    is refused, others learn that it has not joined. Studies that are over need none any more. Of
+    studies that ask the same of a file one has it read, now; each has it read anew once it begins.
     """
     check_role(party_folder)
+    read = list[Any]()
     for study in party_folder.open_studies():
         check_records(party_folder, study, machine)
-        party_folder.read(study, machine.data)  # code of others runs when it is asked for
+        asked = silo_records.asked_of_file(study)
+        if study.data.is_extracted or asked not in read:
+            party_folder.read(study, machine.data)  # code of others runs when it is asked for
+            read.append(asked)
     return [study.name for study in party_folder.studies()]
 
 
@@ -215,7 +220,7 @@ class _Joined:
             self._answer,
             self._told,
             self._left,
-            twice=lambda: self._log.warn("twice", whom=self._site.name),
+            twice=lambda: self._log.seen_twice(self._site.name),
             most=self._largest_request,
             repeats=self._repeats,
         )

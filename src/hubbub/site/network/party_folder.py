@@ -474,7 +474,7 @@ class PartyFolder:
     def unfinished(self) -> list[Study]:
         """Approved studies of the roster that is here which are not over; of a torn file, nothing.
 
-        A compute node is not told that a study is over: there its old ones are among them.
+        Who is away when a study ends is not told: there it is among them.
         """
         here = ""
         with suppress(UserError):
@@ -483,8 +483,13 @@ class PartyFolder:
         return [study for study in studies if not self.has_ended(study.id)]
 
     def has_ended(self, study: bytes) -> bool:
-        """Whether a study's end is seen here: a silo's model, a run's last file."""
-        return self.model(study).is_dir() or (self.run(study) / REPORT).is_file()
+        """Whether a study's end is seen here: a silo's model, a run's last file, a note of it."""
+        results = self.model(study).is_dir() or (self.run(study) / REPORT).is_file()
+        return results or self._approval(study).is_over
+
+    def note_end(self, study: bytes) -> None:
+        """Note that an approved study is over of which nothing is kept here."""
+        self._approval(study).note_end()
 
     def model(self, study: bytes) -> Path:
         """Where a silo keeps the model of a study."""

@@ -178,7 +178,7 @@ class Requests(Peers):
     def see_twice(self, name: str) -> None:
         """Hear that two processes take part as a party: what comes of it may be of either."""
         self.twice.add(name)
-        self.warn("twice", whom=name)
+        self.event_log.seen_twice(name)
 
     def left_out(self, absent: Mapping[str, Absent]) -> None:
         """Have the state say who is missing, why, and who of them says that it cannot take part."""

@@ -39,7 +39,7 @@ from hubbub.core.planning.planned_query import PlannedQuery
 from hubbub.core.planning.query import Query, QueryState, SteppedQuery
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.protocol.agreement.key_agreement import Session
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.round_parameters import Parameters
@@ -54,13 +54,12 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
 from hubbub.site.network.endpoint import Endpoint, SessionState
-from hubbub.site.network.event_log import DONE, QUEUED, TRAINING, WAITING
+from hubbub.site.network.event_log import QUEUED, WAITING
 from hubbub.site.network.waiting import keep_pace
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
-_MOST_ENDED = 8  # studies whose end may be asked for again: twice those that an aggregator runs
 
 
 class SiloEndpoint(Endpoint):
@@ -85,7 +84,6 @@ class SiloEndpoint(Endpoint):
         self._books = ExitStack()
         self._ledger = self._books.enter_context(Ledger(ledger))
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
-        self._ended: list[bytes] = []  # studies that are over, and in memory; the newest last
         self._side = self.side(
             ledger=self._ledger,
             task_of=self._task_of,
@@ -106,6 +104,10 @@ class SiloEndpoint(Endpoint):
         """Whether the ledger has charged a session, before this process began."""
         entries = self._ledger.entries()
         return any((entry.study, entry.session) == (study, session) for entry in entries)
+
+    def signs_end(self, study: bytes) -> bool:
+        """Only of a study of which a session was set up with this silo."""
+        return study in self._finished
 
     def check_able(self, begins: Plan | None = None) -> None:
         """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
@@ -228,17 +230,13 @@ class SiloEndpoint(Endpoint):
         """The answer to a call of an open session, at this silo's pace if it is a sum."""
         if call is Call.CLOSE:
             return self._close(state, parts)
-        if state.closed:
-            raise RefusedError(
-                "no-session", "expected a study that goes on, got a call after its end; open anew"
-            )
         if call is Call.RESULT:
             # The model that all that is asked last is asked at is noted and signed once for ever:
             # nothing else is summed for the study from then on, so nobody shows two models.
             query = state.plan.planned(state.offer.purpose)
             if len(parts) != 1 or query is None or not query.query.is_asked_last:
                 raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
-            payload = self._from_aggregator(state, parts[0], Tag.RESULT)
+            payload = self.from_aggregator(*state.named, parts[0], Tag.RESULT)
             result = self._model_in(payload, self._prepared(state.study))
             digest = self._noted(state.study, payload)
             state.result = result  # which no session is asked at before it is noted
@@ -338,33 +336,18 @@ class SiloEndpoint(Endpoint):
             raise RefusedError("no-session", "expected a session that is set up, got its end")
         if len(parts) != 2:
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
-        payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
+        payload = self.from_aggregator(*state.named, parts[0], Tag.CLOSE)
         prepared = self._prepared(state.study)
         listed, heads = _told(bytes(payload), self.roster.name(0))
         self._keep_heads(heads)
-        self._keep(state, prepared, self._from_aggregator(state, parts[1], Tag.RESULT))
+        result = self.from_aggregator(*state.named, parts[1], Tag.RESULT)
+        self._keep(state, prepared, result)
         part = self._last_word(state.study, listed)
-        for session in self._sessions.values():
-            if session.study.id == state.study.id:
-                session.closed = True
-                session.end()
         silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
-        self._forget_older(state.study.id)
-        self.log_of(state.study).state(state=DONE)
-        waits = WAITING if self.party_folder.unfinished() else DONE
-        self.event_log.state(state=TRAINING if self.at_work else waits)
+        self.end(state.study)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
-
-    def _forget_older(self, study: bytes) -> None:
-        """A study is over: of those before, a few stay, as their records fill the memory.
-
-        They stay because an aggregator that has not heard the answer asks for the end again.
-        """
-        self._ended = [*(one for one in self._ended if one != study), study]
-        while len(self._ended) > _MOST_ENDED:
-            self._drop(self._ended.pop(0))
 
     def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:
         """What the ledger holds of a study, which is closed for ever before it is signed (P15).
@@ -442,15 +425,6 @@ class SiloEndpoint(Endpoint):
                         continue
                 folder.mkdir(exist_ok=True)
                 write_text(path, json.dumps(head.to_dict()) + "\n", durable=False)
-
-    def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
-        """The payload of a control message to everybody."""
-        frame = parse(data, self.roster, study=state.study.id, session=state.session)
-        if frame.tag is not tag or frame.sender != 0:
-            raise ProtocolError(
-                f"expected a {tag.name} of the aggregator, got another frame", culprit="relay"
-            )
-        return frame.payload
 
 
 def _check_count(study: Study, name: str, records: int) -> None:
