@@ -27,6 +27,8 @@ REMEDIES = {
     "garbled": "Install the same version everywhere; if it repeats, ask that party's people.",
     "lost": "Nothing. What was charged stays charged.",
     "missing": "`hubbub status` at that party; a longer `--deadline` for a slow one.",
+    "new-ledger": "Nothing, for another data set; else "
+    "[restore](../howto/runbooks.md#back-up-and-restore) the ledger at that party.",
     "older": _RESTORED,
     "refused": "Mend what it says, here; `hubbub join --check` tries everything at once.",
     "relay": "See the relay's log, in `relay/`.",

@@ -272,6 +272,24 @@ def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_
         assert found.why == "set-back"
 
 
+def test_p15_who_states_a_new_ledger_is_told_of_once_after_a_restart_too(tmp_path: Path) -> None:
+    """A copy of a folder from before its ledger was made begins another, with nothing spent."""
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    told: list[dict[str, Any]] = []
+    log = EventLog(party="a", tell=told.append)
+    requests = Requests(parties.aggregator.roster, b"o" * 32, parties.phase, log, HASTY)
+    with contextlib.ExitStack() as stack:
+        paths = [tmp_path / f"{name}.sqlite" for name in ("old", "bob", "new")]
+        old, bob, new = (stack.enter_context(Ledger(path)) for path in paths)
+        old.close_study(parties.study.id)
+        for name, ledger in (("ann", old), ("bob", bob), ("ann", new), ("ann", old), ("ann", new)):
+            with Witness(tmp_path / "witness") as witness:
+                stated = ledger.statement("").to_dict()
+                assert requests._witnessed(name, stated, witness, witness.known) is None
+    new_ledgers = [one for one in told if one["event"] == "new-ledger"]
+    assert [(one["whom"], one["rows"]) for one in new_ledgers] == [("ann", 2)]
+
+
 @pytest.mark.parametrize("lost", [False, True], ids=["heard", "lost"])
 def test_p15_a_ledger_that_is_set_back_after_its_last_session_is_noticed(
     tmp_path: Path, lost: bool

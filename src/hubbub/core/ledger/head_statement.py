@@ -26,6 +26,7 @@ _STATEMENT = b"hubbub ledger statement v1"
 _WITNESS = b"hubbub ledger witness v1"
 _LONGEST_TIME = 64
 _MOST_ROWS = 2**63
+_PARTY = "party"  # in a witness's row, beside the statement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +174,7 @@ class Witness:
         self._chain = Chain(path, "witness")
         self._last: Row | None = None
         self._known: dict[bytes, HeadStatement] = {}
+        self._ledger_of: dict[str, bytes] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -195,15 +197,27 @@ class Witness:
         self._catch_up()
         return dict(self._known)
 
-    def sign(self, statement: HeadStatement) -> Witnessed:
-        """Sign a statement, which is on disk then; IntegrityError if it contradicts others."""
+    def last_of(self, party: str) -> HeadStatement | None:
+        """The last statement of the ledger that a party stated last, whichever that was."""
+        self._catch_up()
+        return self._known.get(self._ledger_of.get(party, b""))
+
+    def sign(self, statement: HeadStatement, party: str = "") -> Witnessed:
+        """Sign a statement, which is on disk then; IntegrityError if it contradicts others.
+
+        Args:
+            statement: of a ledger.
+            party: whose that is, if the witness is to remember it.
+        """
         with self._chain.writing():
             last = self._catch_up()
             earlier = self._known.get(statement.ledger)
             signed = countersign(statement, earlier, witness=self.public, sign=self._chain.sign)
             if statement != earlier:
-                last = self._chain.append(json.dumps(statement.to_dict()), last)
-        self._last, self._known[statement.ledger] = last, statement
+                said = statement.to_dict() | ({_PARTY: party} if party else {})
+                last = self._chain.append(json.dumps(said), last)
+        self._last = last
+        self._note(statement, party)
         return signed
 
     def _catch_up(self) -> Row:
@@ -212,11 +226,17 @@ class Witness:
         for row in rows:
             self._last = row
             if row.number > 0:
-                statement = self._chain.parsed(row, _statement, "a witnessed statement")
-                self._known[statement.ledger] = statement
+                self._note(*self._chain.parsed(row, _stated, "a witnessed statement"))
         assert self._last is not None, "a chain has its genesis"  # noqa: S101
         return self._last
 
+    def _note(self, statement: HeadStatement, party: str) -> None:
+        self._known[statement.ledger] = statement
+        if party:
+            self._ledger_of[party] = statement.ledger
 
-def _statement(text: str) -> HeadStatement:
-    return HeadStatement.of(json.loads(text))
+
+def _stated(text: str) -> tuple[HeadStatement, str]:
+    plain = json.loads(text)
+    party = str(plain.pop(_PARTY, ""))
+    return HeadStatement.of(plain), party

@@ -264,7 +264,7 @@ class StudyClosing:
         if witness := self.requests.witness:
             with suppress(IntegrityError, *UNREADABLE):
                 ready = json.loads(self._told(received[1], session, index, Tag.READY))
-                witness.sign(HeadStatement.of(ready["ledger"]))
+                witness.sign(HeadStatement.of(ready["ledger"]), silo.name)
         return part
 
     def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:

@@ -104,6 +104,10 @@ _SENTENCES = {
         "the ledger of {whom} has {rows} rows, but it stated {before}, or others: its folder was "
         "set back; it takes no part until the newest copy is there"
     ),
+    "new-ledger": (
+        "{whom} has a new ledger, which does not count the {rows} rows of the one that it stated "
+        "before: if its records are the same, its folder was set back; restore the ledger there"
+    ),
     "garbled": "from {whom}, an unusable message: {said}",
     "stopped": "stopped: {said}",
 }

@@ -243,10 +243,12 @@ class Requests(Peers):
             said = f"its READY cannot be used: {error}"
             self.warn("garbled", whom=name, said=said)  # of a collection nobody else would tell
             return Absent(why="garbled", said=said)
-        before = heads.get(stated.ledger)
+        before, last = heads.get(stated.ledger), witness.last_of(name)
         if before is None or stated.follows(before):
             try:
-                self.heads[name] = witness.sign(stated)
+                self.heads[name] = witness.sign(stated, name)
+                if before is None and last is not None and last.ledger != stated.ledger:
+                    self.warn("new-ledger", whom=name, rows=last.rows)
                 return None
             except IntegrityError:
                 before = witness.known[stated.ledger]
