@@ -442,6 +442,8 @@ def test_who_is_not_in_a_studys_last_session_is_told_that_it_is_over(gather: Any
     for name in ("bob", "cyn"):
         assert parties.sites[name].unfinished() == []
         assert parties.seats[name].event_log.known()["studies"]
+        beside = parties.seats[name]._plans_of([parties.study.id])
+        assert beside == []  # under a cap no other study waits for what is over
     assert any("no signed part from cyn" in line for line in parties.said)
 
 

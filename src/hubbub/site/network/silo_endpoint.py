@@ -124,8 +124,9 @@ class SiloEndpoint(Endpoint):
             log.state(state=WAITING, why="")
 
     def _plans_of(self, studies: Iterable[bytes]) -> list[Plan]:
-        """Of those of some studies that are approved here."""
-        found = (self.party_folder.study(study, unread=True) for study in studies)
+        """Of those of some studies that are approved here, and not noted to be over."""
+        left = (study for study in studies if not self.party_folder.has_ended(study))
+        found = (self.party_folder.study(study, unread=True) for study in left)
         return [plan(study) for study in found if study is not None]
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
