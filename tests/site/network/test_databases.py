@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import DataError
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
+from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.study import extract, silo_records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import checkup, join
-from hubbub.site.network.envelope import Refusal
+from hubbub.site.network.envelope import Refusal, read_answer, request
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import Consortium, table
 
@@ -110,6 +112,21 @@ def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> No
     assert not extract.is_kept(parties.study, "north", elsewhere)
     assert not extract.is_kept(parties.study, "north", third)
     assert not begun.exists()
+
+
+def test_a_silo_that_a_study_ended_without_keeps_nothing_that_was_read_for_it(
+    tmp_path: Path,
+) -> None:
+    parties = gathered(tmp_path)
+    session, keys = bytes(range(16)), parties.aggregator.keys
+    place = {"study": parties.study.id, "session": session}
+    told = Frame(tag=Tag.CLOSE, **place, sender=0, receiver=EVERYBODY, payload=b"{}").sealed(keys)
+    assert extract.is_kept(parties.study, "north", tmp_path / "north")
+    sent = parties.seats["north"].answer(request(Call.CLOSE, session, [told]))
+    assert read_answer(sent) == []
+    assert parties.sites["north"].unfinished() == []
+    assert not extract.is_kept(parties.study, "north", tmp_path / "north")
+    assert extract.is_kept(parties.study, "south", tmp_path / "south")
 
 
 # What a database may be like: by whether it is a fault of the table, or one of a person's cells.

@@ -20,7 +20,14 @@ from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
 from hubbub.site.network.envelope import read_request, request
-from hubbub.site.network.event_log import DONE, STATUS, EventLog, last_status, state_of
+from hubbub.site.network.event_log import (
+    DONE,
+    STATUS,
+    EventLog,
+    StudyLog,
+    last_status,
+    state_of,
+)
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
@@ -435,6 +442,8 @@ def test_who_is_not_in_a_studys_last_session_is_told_that_it_is_over(gather: Any
     for name in ("bob", "cyn"):
         assert parties.sites[name].unfinished() == []
         assert parties.seats[name].event_log.known()["studies"]
+        beside = parties.seats[name]._plans_of([parties.study.id])
+        assert beside == []  # under a cap no other study waits for what is over
     assert any("no signed part from cyn" in line for line in parties.said)
 
 
@@ -477,3 +486,37 @@ def test_where_a_study_stands_is_told_though_no_attempt_follows(gather: Any) -> 
     seat._told = 0.0
     seat.look()
     assert state_of(seat.event_log.known(), parties.study.id)["state"] == DONE
+
+
+def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_process(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only people are to be told; what is charged next is refused, and told."""
+    parties = gather()
+    session, seat = opened(parties), parties.seats["ann"]
+    session.round(1)
+    session.round(2)
+    seat._told = 0.0
+    seat.event_log.state(state="training")
+
+    def unreadable(*_: Any) -> int:
+        raise IntegrityError("expected a ledger, got: disk I/O error; check the disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(seat._ledger, "spent_on", unreadable)
+        seat.look()
+    session.round(3)
+    seat._told = 0.0
+    seat.look()
+    assert state_of(seat.event_log.known(), parties.study.id)["attempts"] == 3
+
+
+def test_a_study_that_is_over_hides_no_later_second_process() -> None:
+    """Else the page of an aggregator of several has the time of old, and nothing after a day."""
+    whole = EventLog(party="aggregator")
+    ends, goes_on = (StudyLog.within(whole, name, name.encode() * 8) for name in "ab")
+    for study in (ends, goes_on):
+        study.state(state="training", twice_at={"bob": 1.0})
+    ends.state(state=DONE)
+    goes_on.state(twice_at={"bob": 2.0})
+    assert whole.current("twice_at") == {"bob": 2.0}

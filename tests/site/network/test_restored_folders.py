@@ -279,10 +279,11 @@ def test_p15_who_states_a_new_ledger_is_told_of_once_after_a_restart_too(tmp_pat
     log = EventLog(party="a", tell=told.append)
     requests = Requests(parties.aggregator.roster, b"o" * 32, parties.phase, log, HASTY)
     with contextlib.ExitStack() as stack:
-        paths = [tmp_path / f"{name}.sqlite" for name in ("old", "bob", "new")]
-        old, bob, new = (stack.enter_context(Ledger(path)) for path in paths)
+        paths = [tmp_path / f"{name}.sqlite" for name in ("blank", "old", "bob", "new")]
+        blank, old, bob, new = (stack.enter_context(Ledger(path)) for path in paths)
         old.close_study(parties.study.id)
-        for name, ledger in (("ann", old), ("bob", bob), ("ann", new), ("ann", old), ("ann", new)):
+        anns = [("ann", one) for one in (blank, old, new, old, new)]  # of blank nothing is lost
+        for name, ledger in (*anns[:2], ("bob", bob), *anns[2:]):
             with Witness(tmp_path / "witness") as witness:
                 stated = ledger.statement("").to_dict()
                 assert requests._witnessed(name, stated, witness, witness.known) is None

@@ -461,10 +461,15 @@ class Endpoint(ABC):
         self._tell_all()
 
     def _tell_all(self) -> None:
-        """Tell this party's people of what they were not told, unless they were just now."""
+        """Tell this party's people of what they were not told, unless they were just now.
+
+        A ledger that cannot be read costs no answer and ends no process: a charge is refused then.
+        """
         if time.monotonic() - self._told > _TELL_EVERY:
             while self._untold:
-                self._tell(self._untold.popitem()[1])
+                state = self._untold.popitem()[1]
+                with suppress(HubbubError):
+                    self._tell(state)
 
     @abstractmethod
     def _tell(self, state: SessionState) -> None:

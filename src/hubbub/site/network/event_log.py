@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,8 @@ class EventLog:
                         for who in names
                     }
                 elif name in ("absent_since", "twice_at"):
-                    missed[name] = {who: at for _, since in each for who, at in since.items()}
+                    times = [one for _, since in each for one in since.items()]
+                    missed[name] = dict(sorted(times, key=itemgetter(1)))  # the last of each
                 else:
                     missed[name] = names
             return missed

@@ -247,7 +247,8 @@ class Requests(Peers):
         if before is None or stated.follows(before):
             try:
                 self.heads[name] = witness.sign(stated, name)
-                if before is None and last is not None and last.ledger != stated.ledger:
+                # Of a ledger with its first row alone nothing was spent.
+                if before is None and last and last.rows > 1 and last.ledger != stated.ledger:
                     self.warn("new-ledger", whom=name, rows=last.rows)
                 return None
             except IntegrityError:

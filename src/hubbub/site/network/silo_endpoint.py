@@ -124,8 +124,9 @@ class SiloEndpoint(Endpoint):
             log.state(state=WAITING, why="")
 
     def _plans_of(self, studies: Iterable[bytes]) -> list[Plan]:
-        """Of those of some studies that are approved here."""
-        found = (self.party_folder.study(study, unread=True) for study in studies)
+        """Of those of some studies that are approved here, and not noted to be over."""
+        left = (study for study in studies if not self.party_folder.has_ended(study))
+        found = (self.party_folder.study(study, unread=True) for study in left)
         return [plan(study) for study in found if study is not None]
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
@@ -343,11 +344,15 @@ class SiloEndpoint(Endpoint):
         result = self.from_aggregator(*state.named, parts[1], Tag.RESULT)
         self._keep(state, prepared, result)
         part = self._last_word(state.study, listed)
-        silo_records.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
         self.end(state.study)
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
+
+    def end(self, study: Study) -> None:
+        """See `Endpoint.end`; what was kept of the records for it is removed."""
+        silo_records.over(study, self.party_folder.name, self._data)
+        super().end(study)
 
     def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:
         """What the ledger holds of a study, which is closed for ever before it is signed (P15).
