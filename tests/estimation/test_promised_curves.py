@@ -115,8 +115,8 @@ def test_a_bin_that_chance_may_have_hidden_is_told_with_caution() -> None:
     assert course.greenwood[4] > 1.5 * plain[4]
 
 
-def test_a_late_bin_that_noise_hides_widens_no_interval_before_it() -> None:
-    """An upper limit of survival holds afterwards too; a later, wider one says nothing of before.
+def test_a_late_bin_that_noise_hides_hardly_widens_intervals_before_it() -> None:
+    """Upper limits that rise are pooled, and a wide one counts for little.
 
     Of a curve of few events and many losses, and of its first two bins alone.
     """
@@ -125,9 +125,26 @@ def test_a_late_bin_that_noise_hides_widens_no_interval_before_it() -> None:
     low, high = course.ends(1.96)
     errors = course.survived * np.sqrt(np.diag(course.covariance))
     assert errors[-1] > 10 * errors[0]
-    assert (high - course.survived)[:3] == pytest.approx(1.96 * errors[:3], rel=0.1)
+    assert (high - course.survived)[:3] == pytest.approx(1.96 * errors[:3], rel=0.25)
     assert all(np.diff(low) < 0)
     assert all(np.diff(high) <= 0)
+
+
+def test_limits_of_a_flat_curve_of_many_noisy_edges_hold_as_often_as_they_say() -> None:
+    """Few events, all early: each edge has noise of its own, and the least of many limits is none.
+
+    False alarms: at most 1e-6.
+    """
+    rng, sets = np.random.default_rng(4), asked("survival", 40).sets
+    at_risk = np.append(RECORDS, RECORDS - 60.0 - np.linspace(0, 1000, 40))
+    exact = sets.coded(np.append(60.0, np.zeros(39)), at_risk)
+    truth, missed = 1.0 - 60 / RECORDS, 0
+    for _ in range(RELEASES):
+        course = SurvivalCourse(sets, exact + 16 * rng.standard_normal(exact.size), 16.0)
+        low, high = course.ends(1.96)
+        missed += not low[20] <= truth <= high[20]
+        assert max(*np.diff(low), *np.diff(high)) <= 0
+    assert not too_often(missed, RELEASES, 0.05)
 
 
 def test_what_is_said_of_the_horizon_says_whom_it_takes_to_be_there() -> None:

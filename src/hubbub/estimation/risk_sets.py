@@ -86,11 +86,11 @@ def _lower(power: float, size: int) -> Array:
     return np.asarray(np.where(below >= 0, column[np.maximum(below, 0)], 0.0))
 
 
-def rising(values: Array) -> Array:
+def rising(values: Array, weights: Array | None = None) -> Array:
     """The non-decreasing values that are nearest in squares: neighbours that fall are pooled."""
     from scipy.optimize import isotonic_regression  # which takes long to import
 
-    return np.asarray(isotonic_regression(values).x)
+    return np.asarray(isotonic_regression(values, weights=weights).x)
 
 
 # Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.

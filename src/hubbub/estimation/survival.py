@@ -250,17 +250,20 @@ class SurvivalCourse:
     def ends(self, z: float) -> tuple[Array, Array]:
         """Survival's lower and upper limits at z standard deviations, both non-increasing.
 
-        Survival falls, so a lower limit holds before its edge too, and an upper limit after it.
+        Limits that rise are pooled, those of little variance most. To take the least of all before
+        would hold less often than said: each has noise of its own.
         """
         y, _ = self._positive
         risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
         per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
         middle = self.hazard + z * z * per_hazard / 2
-        noise = np.diag(self.covariance) - self.greenwood
+        variance = np.diag(self.covariance)
+        noise = variance - self.greenwood
         root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
-        low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
-        falling = np.maximum.accumulate(low[::-1])[::-1], np.minimum.accumulate(high)
-        return intervals.around(self.survived, *falling)
+        limits = (np.maximum(middle + sign * root, 0.0) for sign in (1, -1))
+        weights = 1.0 / np.maximum(variance, 1e-300)
+        low, high = (np.exp(-rising(limit, weights)) for limit in limits)
+        return intervals.around(self.survived, low, high)
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.tabular.cells import CellFault, cells_of, read_cells
+from hubbub.core.tabular.cells import CellFault, canonical, cells_of, read_cells, text_of
 from hubbub.core.tabular.column import Column, column_features, columns_from
 from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records
@@ -413,6 +413,15 @@ def test_a_short_float_is_the_number_that_was_written(tmp_path):
         *map(cells_of, (pd.DataFrame({"x": values}), pl.DataFrame({"x": values}), {"x": values})),
     ):
         assert cells == {"x": ["0.7", "0.1", "40.0"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(np.float64, 2**49), (np.float32, 2**24), (np.float16, 2**11)]
+)
+def test_a_whole_number_in_floats_of_any_length_has_one_spelling(kind, most):
+    """A missing code, a category or a patient's key, whichever program wrote the column."""
+    for number in (most - 1, most, -10 * most, 9_999_999 * most // 2**24, 1000):
+        assert canonical(text_of(kind(number))) == str(number)
 
 
 def test_a_parquet_column_that_is_there_twice_is_refused(tmp_path):

@@ -279,7 +279,7 @@ def text_of(value: object) -> str:
     if isinstance(value, np.float32 | np.float16) and exact_below(value) <= abs(value) < math.inf:
         return f"{float(value):.16E}"
     if isinstance(value, float | np.floating):
-        return str(value + 0.0)
+        return str(float(str(value)) + 0.0)  # NumPy writes a float32 of 9999999 as 9.999999e+06
     if isinstance(value, Decimal) and value.is_finite():
         text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
         text = text.rstrip("0").rstrip(".") if "." in text else text
@@ -296,6 +296,7 @@ GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rule
 MISSING = float("nan")  # what a rule reads where a cell may be missing and is
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST_KEY = 1000  # letters of a text whose forms are compared: to compose a long one takes hours
+_SHARED = re.compile(r"-?[0-9]\.[0-9]{16}E\+[0-9]{2}")  # of `text_of`: a short float's whole number
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (site/sql/source.py)
 
 
@@ -370,6 +371,8 @@ def canonical(text: str) -> str:
     text = text.strip()
     if not text.isascii() and len(text) <= LONGEST_KEY:
         text = unicodedata.normalize("NFC", text)
+    if _SHARED.fullmatch(text):
+        return f"{float(text):.0f}"
     whole = _WHOLE_NUMBER.fullmatch(text)
     number = whole.group(1) if whole else text
     return "0" if number == "-0" else number
