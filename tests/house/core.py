@@ -48,6 +48,7 @@ MORE = (
     "core/protocol/test_fuzz_corpus.py",
     "core/protocol/test_projection.py",
     "core/protocol/test_receivers.py",
+    "core/ledger/test_before_a_run.py",
     "core/ledger/test_cost.py",
     "core/ledger/test_reference_law.py",
     "core/ledger/test_tampering.py",

@@ -37,7 +37,7 @@ BUDGETS = {
     "an expert": 27_940,
     "a developer": 3_630,
     "an implementer": 6_380,
-    "a researcher": 2_040,
+    "a researcher": 2_060,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
