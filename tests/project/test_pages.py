@@ -76,7 +76,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words([page for page in PAGES if page not in WRITTEN]) <= 59_130
+    assert words([page for page in PAGES if page not in WRITTEN]) <= 59_150
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_040
 
