@@ -437,8 +437,9 @@ def _played(
         yield from attempt_findings(plan, [], content)
         return
     initial = plan.main.query.initial(plan)
+    between = _between(plan)
     courses = {
-        planned.purpose: Course(planned, planned.query.start(initial))
+        planned.purpose: Course(planned, planned.query.start(initial), keeps_states=bool(between))
         for planned in plan.stepped
         if not planned.query.is_asked_last
     }
@@ -468,7 +469,7 @@ def _played(
     _begin_last(plan, courses, done)
     for planned in plan.stepped:
         courses[planned.purpose].miss(attempts_shown(planned, done), planned.mechanism.steps)
-    for asked in _between(plan):
+    for asked in between:
         yield score_findings(folder / METRICS, plan, asked, courses[plan.main.purpose], done)
     shown = {played.result for _, played in done if played.result is not None}
     for planned in plan.stepped:

@@ -25,11 +25,9 @@ from hubbub.core.verification.evidence.evidence_file import Finding, judged, not
 
 def digest_of(parameters: Parameters | None) -> bytes:
     """SHA-256 of what goes down; nothing where that is not known."""
-    return (
-        b""
-        if parameters is None
-        else hashlib.sha256(np.ascontiguousarray(parameters).data).digest()
-    )
+    if parameters is None:
+        return b""
+    return hashlib.sha256(np.ascontiguousarray(parameters).data).digest()
 
 
 class Course:
@@ -40,6 +38,7 @@ class Course:
         begin: what goes down for its first sum; None if that could not be made.
         proven: whether that was made of nothing that was taken.
         model: numbers of the model that the query is asked at; None if it is asked at none.
+        keeps_states: whether `states_after` is going to be asked for, which costs a hash a step.
     """
 
     def __init__(
@@ -49,6 +48,7 @@ class Course:
         *,
         proven: bool = True,
         model: int | None = None,
+        keeps_states: bool = True,
     ) -> None:
         self._query, self._stepper = planned.query, planned.query.stepper(planned)
         self._divisor = planned.mechanism.divisor
@@ -59,6 +59,7 @@ class Course:
         self._proven, self._lost = proven and begin is not None, False
         self._begun = self._summed = self._sums = self._attempts = 0
         self._missing = ""
+        self._keeps_states = keeps_states
         self._after = {0: digest_of(begin)}  # by round, of what went down after it
 
     def begin_at(self, result: bytes) -> None:
@@ -125,7 +126,8 @@ class Course:
             self._next, self._lost = None, True
         else:
             self._next = self._stepper.step(self._next, gradient, self._divisor)
-        self._after[round] = digest_of(self._next)
+        if self._keeps_states:
+            self._after[round] = digest_of(self._next)
 
     def states_after(self, round: int) -> set[bytes]:
         """Digests of what the sums up to a round led to: one, or two at the end; none if unknown.
