@@ -175,19 +175,14 @@ def _answered(path: Path, made: str | bytes, course: Course) -> Finding:
     """How a file of answers stands; whichever version wrote a Parquet file chose its bytes."""
     claim = f"{path} says what the sums say"
     try:
-        written = read_whole(path)
-        if isinstance(made, bytes):
-            same = written == made
-            return (
-                course.judged(claim, "")
-                if same
-                else not_verifiable(f"that {claim}: {_OTHER_BYTES}")
-            )
-        # Numbers may differ by last digits.
-        parted, same = json_value if path.suffix == ".json" else _parted, written == made.encode()
-        why: object = "" if same else difference(parted(written.decode()), parted(made))
+        written, why = read_whole(path), ""
+        if written != (made if isinstance(made, bytes) else made.encode()):
+            if isinstance(made, bytes):
+                return not_verifiable(f"that {claim}: {_OTHER_BYTES}")
+            parted = json_value if path.suffix == ".json" else _parted
+            why = difference(parted(written.decode()), parted(made))  # last digits may differ
     except MALFORMED as error:
-        why = error
+        why = str(error)
     return course.judged(claim, f"{why}; {RESTORE}" if why else "")
 
 
