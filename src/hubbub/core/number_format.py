@@ -5,7 +5,7 @@ An upper bound that is rounded to the nearest digit may promise more than was ce
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import isfinite
 
@@ -133,9 +133,6 @@ def several(count: int, noun: str) -> str:
     return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"
 
 
-SHOWN = 12  # of the names that a refusal offers
-
-
 def few(names: Sequence[str], most: int = 3) -> str:
     """Names in a line: the first ones, and how many more.
 
@@ -144,6 +141,11 @@ def few(names: Sequence[str], most: int = 3) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def offered(names: Iterable[str]) -> str:
+    """The names that a refusal offers, in a line: a dozen of them, and how many more."""
+    return few([*names], 12)
 
 
 def listed(reasons: Mapping[str, str]) -> str:

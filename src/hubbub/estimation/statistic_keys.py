@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.settings import (
     Key,
     Section,
@@ -184,7 +184,7 @@ class StatisticKeys:
         """The column that a key names: a number, categories, two of them, or three and more."""
         column = self.columns.get(self.section.text(key, None))
         if column is None:
-            known = few([*self.columns], SHOWN)
+            known = offered(self.columns)
             raise self.section.refusal(key, f"one of the columns {known}", "declare it")
         if numeric is not None and numeric == bool(column.categories):
             what = "a numeric column" if numeric else "a column with categories"
@@ -218,7 +218,7 @@ class StatisticKeys:
         ]
         names = {column_of(one).name for one in found} - {groups}
         if not listed or len(names) < len(listed):
-            wanted = f"different columns out of {few([*self.columns], SHOWN)}"
+            wanted = f"different columns out of {offered(self.columns)}"
             raise self.section.refusal(key, wanted, "correct the list")
         return tuple(found)
 
@@ -362,7 +362,7 @@ class StatisticKeys:
     def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
         column, value = self.columns.get(name), inner.content[name]
         if column is None or name in other:
-            known = few([one for one in self.columns if one not in other], SHOWN)
+            known = offered(one for one in self.columns if one not in other)
             raise StudyError(
                 f"expected one of the columns {known} in {inner.title}, got {key_of(name)}; "
                 "declare it, or remove it"

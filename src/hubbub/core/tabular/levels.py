@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.settings import is_number
 from hubbub.core.tabular.column import Column
 
@@ -57,7 +57,7 @@ class Levels:
             self._check_cuts()
         if self.reference and self.reference not in self.names:
             raise StudyError(
-                f"expected one of {few(self.names, SHOWN)} as the reference of column "
+                f"expected one of {offered(self.names)} as the reference of column "
                 f"{self.column.name}, found {self.reference}; correct it"
             )
 

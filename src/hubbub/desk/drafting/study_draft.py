@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import few, offered
 from hubbub.core.study.parties import is_name, is_reserved
 from hubbub.core.tabular.cells import CellFault
 from hubbub.core.tabular.column import Column
@@ -264,7 +264,7 @@ def _whose(survey: Survey, patient: str | None) -> list[list[str]]:
     if patient not in survey.by_file:
         raise DataError(
             f"expected --patient to name a column that every file has, got {patient!r}; "
-            f"choose one of {few([*survey.by_file], SHOWN)}"
+            f"choose one of {offered(survey.by_file)}"
         )
     keys = [[*filter(None, map(patient_key, cells))] for cells in survey.by_file[patient]]
     if not all(keys):

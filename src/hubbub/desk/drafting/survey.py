@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hubbub.core.errors import DataError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.study import cell_stream
 from hubbub.core.tabular.records import patient_key
 from hubbub.desk.drafting.cell_text import folded, is_missing, plain_number, word_set, words_in
@@ -317,7 +317,7 @@ class Survey:
         raise DataError(
             f"expected a column {name!r} in every file, found none in "
             f"{', '.join(table.origin for table in lacking)}, which has "
-            f"{few(lacking[0].header, SHOWN)}; rename it there"
+            f"{offered(lacking[0].header)}; rename it there"
         )
 
 
@@ -388,7 +388,7 @@ class Answers:
         if not times:
             raise DataError(
                 f"expected a column with the time until {self.event!r}, found none by its "
-                f"name among {few(survey.common, SHOWN)}; name it with --time"
+                f"name among {offered(survey.common)}; name it with --time"
             )
         return replace(self, target=times[0])
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.core.errors import DataError
-from hubbub.core.number_format import SHOWN, few, several
+from hubbub.core.number_format import offered, several
 from hubbub.core.settings import key_of
 from hubbub.core.study import silo_records
 from hubbub.core.study.cell_stream import mapped, mapping_of
@@ -150,7 +150,7 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
 def _absent(table: RawTable, name: str) -> Iterator[Fault]:
     """That the file has no column that the study names, if it has none."""
     if name not in table.header:
-        what = f"the header has no column of this name ({few(table.header, SHOWN)})"
+        what = f"the header has no column of this name ({offered(table.header)})"
         remedy = "rename the column in the file, or correct the study"
         if near := [own for own in table.header if folded(own) == folded(name)]:
             what = f"the header has {near[0]!r}, which differs only in case or spaces"

@@ -17,7 +17,7 @@ from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
 from hubbub.core.errors import DataError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.tabular.cells import Rule, canonical
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
@@ -142,7 +142,7 @@ def learned(
         return _number(COUNT, asked, cells, (note,))
     if wanted not in KINDS:
         if cells is None:
-            there_are = few([*columns], SHOWN) or "none"
+            there_are = offered(columns) or "none"
             raise DataError(
                 f"expected a column {asked!r} in every file, found {there_are}; "
                 "name one of them with --target"
@@ -160,7 +160,7 @@ def learned(
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
                 f'expected {key} to name a column of every file for kind = "{wanted}", '
-                f"found {name!r}; the files have {few([*columns], SHOWN)}"
+                f"found {name!r}; the files have {offered(columns)}"
             )
     if wanted == TIME_TO_EVENT:
         return _time(columns, asked, event or "")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Array, Levels
 from hubbub.estimation.data_frame import data_frame
@@ -374,7 +374,7 @@ class SyntheticData:
     def _place(self, column: str) -> int:
         names = [one.name for one in self.design.columns]
         if column not in names:
-            raise UserError(f"expected one of the columns {few(names, SHOWN)}, got {column!r}")
+            raise UserError(f"expected one of the columns {offered(names)}, got {column!r}")
         return names.index(column)
 
     def _seed(self, number: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import StudyError
-from hubbub.core.number_format import SHOWN, few
+from hubbub.core.number_format import offered
 from hubbub.core.settings import (
     Section,
     canonical,
@@ -121,7 +121,7 @@ class RowRules:
                 _ = self._in_categories(found, (column,), text)
             for other in found.columns:
                 if not {*other.categories} <= {*column.categories}:
-                    names = few(column.categories, SHOWN)
+                    names = offered(column.categories)
                     raise _refusal(text, f"one of {names} of column {name}, as {other.name} is not")
 
     def followed(self, table: Table) -> Table:
@@ -247,7 +247,7 @@ class RowRules:
     def _column(self, name: str, table: Table, text: str) -> _Value:
         column = self.columns.get(name)
         if column is None:
-            raise _refusal(text, f"columns out of {few([*self.columns], SHOWN)}, not {name!r}")
+            raise _refusal(text, f"columns out of {offered(self.columns)}, not {name!r}")
         if column.categories:
             return _Value(_TEXT, np.array(table[name], dtype=object), columns=(column,))
         return _Value(_NUMBER, np.array(table[name], dtype=np.float64))
@@ -287,7 +287,7 @@ class RowRules:
             for category in column.categories:
                 if column.spelled(category) == column.spelled(stated):
                     return category
-        names = few(columns[0].categories, SHOWN)
+        names = offered(columns[0].categories)
         raise _refusal(text, f"one of {names} of column {columns[0].name}, not {stated!r}")
 
 
@@ -450,7 +450,7 @@ def synthesis_from(
     names = _names(section, columns)
     targets = section.texts("targets", ())
     if len(targets) > 3 or len(set(targets)) < len(targets) or not set(targets) <= set(names):
-        raise section.refusal("targets", f"up to 3 of {few(names, SHOWN)}", "name those")
+        raise section.refusal("targets", f"up to 3 of {offered(names)}", "name those")
     if alone:
         section.absent(
             "epsilon", "where nothing else is asked: synthetic records then have all of the study's"
@@ -477,7 +477,7 @@ def _follows(section: Section, names: tuple[str, ...]) -> tuple[tuple[str, str],
     stated = section.table("follows") if "follows" in section else {}
     if not all(name in names and isinstance(text, str) for name, text in stated.items()):
         raise section.refusal(
-            "follows", f"expressions for some of {few(names, SHOWN)}", "correct the table"
+            "follows", f"expressions for some of {offered(names)}", "correct the table"
         )
     return tuple(stated.items())
 
@@ -486,9 +486,7 @@ def _names(section: Section, columns: Mapping[str, Column]) -> tuple[str, ...]:
     """Which columns, each once."""
     names = section.texts("columns", tuple(columns))
     if not set(names) <= set(columns) or len(set(names)) < len(names):
-        raise section.refusal(
-            "columns", f"some of {few([*columns], SHOWN)}", "name those, each once"
-        )
+        raise section.refusal("columns", f"some of {offered(columns)}", "name those, each once")
     if not 2 <= len(names) <= _MOST_COLUMNS:
         raise section.refusal("columns", f"2 to {_MOST_COLUMNS} columns", "name so many")
     many = [name for name in names if len(columns[name].categories) >= _MOST_LEVELS]
@@ -507,7 +505,7 @@ def _cuts(
     stated = section.table("cuts") if "cuts" in section else {}
     numeric = [name for name in names if not columns[name].categories]
     if not set(stated) <= set(numeric):
-        raise section.refusal("cuts", f"some of {few(numeric, SHOWN)}", "name numeric columns")
+        raise section.refusal("cuts", f"some of {offered(numeric)}", "name numeric columns")
     return {
         name: cuts_from(
             f"{section.path('cuts')}.{key_of(name)}", cuts, *columns[name].bounds, _MOST_LEVELS - 2
