@@ -121,7 +121,7 @@ nightly: lint $(STRANGER)
 	  else echo "hubbub: expected $$python; the quick tests did NOT run on it" >&2; fi; done
 
 mutants: $(TOOLS)
-	@$(BIN)/python tests/mutants/run.py $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python tests/mutants/run.py $(ARGS)
 
 core: $(TOOLS)
 	@$(BIN)/python tests/house/core.py -n auto --maxprocesses 8 $(ARGS)

@@ -4,7 +4,8 @@
         [--by trusted ...] [--silos 8]
 
 CIFAR-10 through EfficientNet-Lite2 (ImageNet) at 160 pixels, 50,000 records; the spam mails and
-sentences of film reviews through MiniLM (needs `transformers`). Features are made once, of each
+sentences of film reviews through MiniLM (needs `transformers`); chest x-rays of 682 patients as the
+other images (datasets/chest_xrays.py says where they are from). Features are made once, of each
 record by itself, and brought to one length; 8 and 32 silos, T = 0, and `fit` with all of its
 defaults: nothing is tuned on any record. "reviews-lora" trains adapters in MiniLM's last layer too,
 on the sentences' first 40 tokens, with the rule's clip and rate for networks in 30 steps of a
@@ -32,6 +33,7 @@ from torch import nn
 
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
+from experiments.datasets.chest_xrays import chest_xrays
 from experiments.datasets.images import cifar10_pixels
 from experiments.datasets.reviews import reviews
 from experiments.datasets.spam_mails import mails
@@ -55,7 +57,7 @@ COLUMNS = (
     *("noise_multiplier", "total_noise_multiplier", "accuracy"),
 )
 ADAPTED = "reviews-lora"
-SETS = ("cifar10", "spam", "reviews", ADAPTED)
+SETS = ("cifar10", "xrays", "spam", "reviews", ADAPTED)
 DELTA = 1e-5
 WAYS = ((NOBODY, 8), (TRUSTED, 8), (NOBODY, 32), (OPACUS, 8))
 _TEST_SHARE = 0.2
@@ -83,13 +85,18 @@ def parts_of(name: str) -> Parts:
         (train, known), (test, asked) = cifar10_pixels()
         features = image_features(np.concatenate([train, test]), name)
         return _dealt(_scaled(features), np.concatenate([known, asked]), len(train))
-    texts, classes = mails() if name == "spam" else reviews()
+    if name == "xrays":
+        pixels, hashed, labels = chest_xrays()
+        rows = _scaled(image_features(pixels, name))
+    else:
+        hashed, labels = mails() if name == "spam" else reviews()
+        adapted = name == ADAPTED
+        rows = token_states(hashed, name) if adapted else _scaled(sentence_features(hashed, name))
     # Equal texts lie together, and their hash says whether they are test records.
-    places = [int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32 for text in texts]
+    places = [int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32 for text in hashed]
     order = np.argsort(np.array(places) < _TEST_SHARE, kind="stable")
     held = sum(place < _TEST_SHARE for place in places)
-    rows = token_states(texts, name) if name == ADAPTED else _scaled(sentence_features(texts, name))
-    return _dealt(rows[order], np.array(classes)[order], len(texts) - held)
+    return _dealt(rows[order], np.array(labels)[order], len(hashed) - held)
 
 
 def _scaled(features: NDArray[Any]) -> Features:
@@ -226,7 +233,7 @@ def row_of(point: Point, rows: Sequence[Row], shown: Shown) -> dict[str, object]
 
 
 def wanted(sets: Sequence[str], runs: int) -> list[Point]:
-    """Of texts at epsilon 1 and 4, of images at 1, 2, 4 and 8; with nobody trusted first."""
+    """Of CIFAR-10 at epsilon 1, 2, 4 and 8, else at 1 and 4; with nobody trusted first."""
     points = []
     for name in sets:
         epsilons = (1.0, 8.0, 4.0, 2.0) if name == "cifar10" else (1.0, 4.0)
