@@ -1,10 +1,10 @@
-"""The tables of docs/experiments.md beside what others report, written from the results.
+"""The tables of docs/experiments.md, written from the results.
 
     python -m experiments.anchors
 
 What others report is in `results/anchors.csv`, with its sources; hubbub's numbers are those of the
-summaries of `foundation`, `linear_probe` and `correlated_noise`. A raised digit is the number of
-runs where it is not three.
+summaries of `foundation`, `linear_probe`, `correlated_noise` and `joining`. A raised digit is the
+number of runs where it is not three.
 """
 
 from __future__ import annotations
@@ -95,9 +95,27 @@ def texts() -> list[str]:
     return table(("texts, accuracy at epsilon", "by"), ("1", "4"), lines)
 
 
+def joining() -> list[str]:
+    """The table of joining on the heart data: mean AUC, with the least and the largest."""
+    ways = {
+        "alone": "each alone",
+        "local-dp": "local DP",
+        "hubbub": "hubbub, T = 1",
+        "trusted": "trusted",
+    }
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows_of(RESULTS / "joining_summary.csv"):
+        if row["data"] == "heart" and row["method"] in ways:
+            mean, *ends = (
+                f"{float(row[f'auc_{end}']):.3f}" for end in ("mean", "least", "largest")
+            )
+            cells.setdefault(row["epsilon"], {})[ways[row["method"]]] = f"{mean} ({'–'.join(ends)})"
+    return table(("epsilon",), tuple(ways.values()), cells.items())
+
+
 def written(page: str) -> str:
-    """The page with both tables as the results have them."""
-    for name, rows in (("images", images()), ("texts", texts())):
+    """The page with its tables as the results have them."""
+    for name, rows in (("images", images()), ("texts", texts()), ("joining", joining())):
         head, start, rest = page.partition(f"<!-- anchors: {name} -->\n")
         _, end, tail = rest.partition("<!-- end -->")
         page = "".join((head, start, "\n", "\n".join(rows), "\n\n", end, tail))
@@ -105,7 +123,7 @@ def written(page: str) -> str:
 
 
 def main() -> None:
-    """Write both tables into the page."""
+    """Write the tables into the page."""
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
