@@ -13,23 +13,6 @@ from hubbub.estimation.kinds import KINDS
 
 PAGE = Path(__file__).parents[1] / "reference" / "kinds.md"
 # By kind: of what, what is summed, how it is read.
-_REGRESSION = (
-    (
-        "on classes",
-        "counts by pattern; of k covariates, interactions times √.3^(k−1)",
-        "score on noisy cells, ties by Efron's rule; Cov = I⁻¹(I + noise)I⁻¹",
-    ),
-    (
-        "on numbers",
-        "score U, information H at 5 effects b, in 1, 1, 1, 2 and 5 sums",
-        (
-            "root of the mean of U + M(b − β), M the mean of H at b and at the last place "
-            "(trapezoid), over all sums but the first that lie near enough, or over the last 5 "
-            "where noise is nothing beside sampling; Cov = M⁻¹(M + noise)M⁻¹, and the square "
-            "of what distances may leave"
-        ),
-    ),
-)
 FORMULAS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "table": (
         (
@@ -98,8 +81,23 @@ FORMULAS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "centres": (("centres", "one-hot", "(O − np)²/(np(1−p)(1 − n/N) + noise); τ² by moments"),),
-    "logistic": _REGRESSION,
-    "cox": _REGRESSION,
+    "logistic": (
+        (
+            "on classes",
+            "counts by pattern; of k covariates, interactions times √.3^(k−1)",
+            "score on noisy cells, ties by Efron's rule; Cov = I⁻¹(I + noise)I⁻¹",
+        ),
+        (
+            "on numbers",
+            "score U, information H at 5 effects b, in 1, 1, 1, 2 and 5 sums",
+            (
+                "root of the mean of U + M(b − β), M the mean of H at b and at the last place, "
+                "over the later sums that lie near enough; Cov = M⁻¹(M + noise)M⁻¹, and the "
+                "square of what their distances may leave"
+            ),
+        ),
+    ),
+    "cox": (("on classes, on numbers", "as for logistic, in bins of time", "as for logistic"),),
     "linear": (
         (
             "linear",

@@ -18,7 +18,7 @@ _SAID_IN = ("refusal", "notes")  # what an answer says of itself
 _SENTENCE = 3  # words that a reason has at least
 
 # By what is withheld the reasons as the code has them, "…" for a name: what each means, what helps.
-_MORE = "More epsilon (or a higher `weight` than the other statistics), or more records"
+_MORE = "More epsilon, a higher `weight`, or more records"
 REASONS: dict[str, dict[str, tuple[str, str]]] = {
     "A whole answer": {
         "too few records for the noise": (
@@ -170,15 +170,14 @@ study with a question that cannot have one is refused before anything is spent.
 """
 _TAIL = """## A p-value
 
-A p-value is missing where one of the numbers that it compares is missing; its reason stands there.
+A p-value is missing where a number that it compares is missing: the reason stands beside that
+number, and what helps the number helps the p-value.
 
-- Tests between groups need two groups in a table, all groups for `"quantiles"`, three centres for
-  `"centres"`, and for curves the curve of all records.
+- A test between groups needs two groups that are given in a table, all groups for `"quantiles"`,
+  and three centres for `"centres"`. A test between curves needs the curve of all records.
 - An interaction is tested if each of its effects is given. A trend, or an effect in a subgroup,
-  that is below the noise is left out without a reason.
+  that noise hides is left out without a reason.
 - In Table 1, p and SMD stand in the first row of each column, once for all of its classes.
-
-What helps is what helps the missing group or effect.
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +12,10 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.desk.cli.main import _parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cookbook.md").read_text(encoding="utf-8")
 BASE, *PIECES = [tomllib.loads(text) for text in re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE)]
 PROGRAMS = re.findall(r"(?ms)^```python\n(.*?)^```", PAGE)
-COMMANDS = re.findall(r"(?m)\| `hubbub ([^`]+)` \|$", PAGE)
 GONE = {  # by the keys that come
     ("target",): ("positive", "negative"),
     ("most_per_patient", "patient", "query", "source", "tables"): ("files",),
@@ -40,11 +37,6 @@ def test_a_piece_of_a_study_is_planned(piece: dict[str, Any]) -> None:
     study = hubbub.Study.from_table(added(BASE, piece))
     promised = {row.epsilon for row in hubbub.plan(study).exposures}
     assert any(1.98 < epsilon <= 2 for epsilon in promised)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_one(command: str) -> None:
-    assert _parser().parse_args(shlex.split(command))
 
 
 @pytest.mark.slow
