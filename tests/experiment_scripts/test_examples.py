@@ -126,7 +126,7 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     keys = (tmp_path / "site" / "study.html").read_text(encoding="utf-8")
     assert "most_per_patient" in keys
     assert 'href="privacy/sampling.html#p19"' in keys
-    notebook = (tmp_path / "site" / "notebook.html").read_text(encoding="utf-8")
+    notebook = (tmp_path / "site" / "howto" / "notebook.html").read_text(encoding="utf-8")
     assert "epsilon 2.00 at delta 1e-05" in notebook  # what a cell gave
 
 
