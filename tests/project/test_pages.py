@@ -34,7 +34,7 @@ BUDGETS = {
     "an analyst": 9_500,
     "an administrator": 5_700,
     "an ethics board": 730,
-    "an expert": 26_740,
+    "an expert": 26_780,
     "a developer": 3_390,
     "an implementer": 6_230,
     "a researcher": 1_780,
@@ -78,7 +78,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words([page for page in PAGES if page not in WRITTEN]) <= 56_080
+    assert words([page for page in PAGES if page not in WRITTEN]) <= 56_130
     assert words([page for page in PAGES if page in WRITTEN]) <= 5_600
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_010
