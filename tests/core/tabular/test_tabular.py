@@ -20,7 +20,7 @@ from hubbub.core.tabular.cells import CellFault, canonical, cells_of, read_cells
 from hubbub.core.tabular.column import Column, column_features, columns_from
 from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records
-from hubbub.core.tabular.table import encode_table
+from hubbub.core.tabular.table import class_rule, encode_table
 from hubbub.learning.datasets import HEART_COLUMNS
 
 SECRET = "s3cr3t-cell"
@@ -314,7 +314,8 @@ def test_a_target_that_is_a_number_is_refused_and_not_trained_as_a_class(tmp_pat
         ("age,y\n30,\n", "column 'y', row 1"),
         ("age,y\n30,2\n", "column 'y', row 1"),
         ("age,y\n30,0," + SECRET + "\n", "2 cells in silo.csv, row 1"),
-        ("age;y\n30,5;" + SECRET + "\n", "1 cell in silo.csv, row 1.*comma delimited"),
+        ("age;y\n30,5;" + SECRET + "\n", "commas between.*comma delimited"),
+        ("age;y\n30;" + SECRET + "\n", "commas between.*comma delimited"),
         ('"age";"y"\n"30";"' + SECRET + '"\n', "no commas.*comma delimited"),
         ("year,y\n" + SECRET + ",0\n", "column 'age'"),
         ("age,z\n" + SECRET + ",0\n", "column 'y'"),
@@ -346,9 +347,22 @@ def test_an_unknown_category_is_refused_without_naming_it(tmp_path):
 def test_a_file_that_is_not_utf8_is_refused_without_its_bytes(tmp_path):
     path = tmp_path / "silo.csv"
     path.write_bytes(b"age,y\n\xff\xfe,0\n")
-    with pytest.raises(DataError, match="UTF-8") as caught:
+    with pytest.raises(DataError, match="not UTF-8 text; save it as CSV UTF-8") as caught:
         read_table(path, target="y")
     assert caught.value.__context__ is None
+
+
+def test_texts_that_a_file_has_as_bytes_are_texts_and_other_bytes_stay_apart():
+    """As Impala and older writers of Parquet have them, a CSV file of the same table as letters."""
+    assert text_of("m\u00e4nnlich ".encode()) == "m\u00e4nnlich"
+    assert len({text_of(code) for code in (b"\xff", b"\xfe", "\ufffd".encode())}) == 3
+
+
+def test_a_class_that_no_list_has_is_refused_with_lists_that_can_take_it():
+    """Who added it to data.classes, which the study had not, got a third class."""
+    for classes, lists in ((("0", "1"), "data.positive or data.negative"), (("a", "b"), "classes")):
+        fault = class_rule((), (), classes)("maybe")
+        assert fault.remedy.endswith(lists)
 
 
 @pytest.mark.parametrize("name", ["absent.csv", "absent"])

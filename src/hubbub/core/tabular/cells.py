@@ -90,7 +90,8 @@ def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
 
     DataError: the file is missing, damaged, or not a table with distinct column names.
     """
-    return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
+    read = _parquet_cells if path.suffix.lower() == ".parquet" else _csv_cells
+    return read(path, wanted)
 
 
 def cells_of(table: Any) -> dict[str, list[str]]:
@@ -138,7 +139,10 @@ def at_row(where: str, row: int) -> str:
     return f"in {where}, row {row + 1} after the header"
 
 
-def _csv_cells(path: Path) -> dict[str, list[str]]:
+_SAVE = "save it as CSV UTF-8 (comma delimited)"
+
+
+def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     rows = _csv_rows(path)
     header = [name.strip() for name in rows[0]] if rows else []
     if not header or len(set(header)) < len(header) or "" in header:
@@ -147,14 +151,16 @@ def _csv_cells(path: Path) -> dict[str, list[str]]:
             "repeated name; correct the header"
         )
     body = [row for row in rows[1:] if row]
-    # Where nothing but other signs than commas keeps cells apart, another format was saved.
-    is_other = len(header) == 1 and {*";\t|"} & {*"".join(rows[0])}
-    remedy = ", or save the file as CSV UTF-8 (comma delimited)" if is_other else ""
+    if len(header) == 1 and {*";\t|"} & {*rows[0][0]} and header[0] not in wanted:
+        raise DataError(
+            f"expected commas between the names of columns in {path.name}, found other signs; "
+            f"{_SAVE}"
+        )
     for number, row in enumerate(body):
         if len(row) != len(header):
             raise DataError(
                 f"expected {several(len(header), 'cell')} {at_row(path.name, number)}, found "
-                f"{len(row)}; check the commas and quotes of that row{remedy}"
+                f"{len(row)}; check the commas and quotes of that row"
             )
     return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
 
@@ -168,10 +174,10 @@ def _csv_rows(path: Path) -> list[list[str]]:
     except OSError:
         pass
     except UnicodeDecodeError:
-        reason = "it is not UTF-8 text"
+        reason, remedy = "it is not UTF-8 text", _SAVE
     except csv.Error as error:
         reason = "its quotes or line ends are damaged, or no commas stand between its cells"
-        remedy = "correct it, or save it as CSV UTF-8 (comma delimited)"
+        remedy = f"correct it, or {_SAVE}"
         if "field limit" in str(error):
             reason = (
                 f"a cell has more than {csv.field_size_limit():,} characters, as where a quote is "
@@ -284,6 +290,9 @@ def text_of(value: object) -> str:
         text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return "0" if text == "-0" else text
+    if isinstance(value, bytes):  # as some programs write texts to Parquet
+        with suppress(UnicodeDecodeError):
+            return value.decode().strip()
     return str(value).strip()
 
 

@@ -165,7 +165,8 @@ def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequen
             f"expected at least two different classes, found {list(classes)!r}; list every class "
             "of the target once"
         )
-    return label_rule(places, "data.classes")
+    stated = "data.positive or data.negative" if tuple(classes) == TWO_CLASSES else "data.classes"
+    return label_rule(places, stated)
 
 
 @dataclass(frozen=True)
