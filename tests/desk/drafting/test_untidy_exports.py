@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,16 +11,17 @@ import pytest
 
 from hubbub import Study
 from hubbub.core.tabular.cells import CellFault
+from hubbub.core.tabular.column import Column
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
-from hubbub.desk.drafting.cell_text import is_limit, is_missing, measured
+from hubbub.desk.drafting.cell_text import flaw_of, is_limit, is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
 from hubbub.desk.drafting.column_meaning import Unit, apart, cannot_be
 from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import read_raw
 from hubbub.desk.drafting.study_draft import Draft, draft
 from hubbub.desk.drafting.survey import Answers, joined, open_questions, scattered, surveyed
-from hubbub.desk.drafting.table_check import checked
+from hubbub.desk.drafting.table_check import all_faults, checked
 
 HEAD = "age,sex,crp,relapse"
 ROWS = 60
@@ -70,6 +72,7 @@ def note_of(made: Draft, name: str) -> str:
         ([HEAD, "years,,mg/L,0/1", *body()], "units or labels", 1),
         ([HEAD, *numbered(), "Mean,f,4.2,0.5", "Total,f,250.1,30"], "a row of totals: Mean", 2),
         (["# exported by me, on Monday, at noon, twice", HEAD, *body()], "above the names", 0),
+        (["Who,,Blood,Outcome", HEAD, *body()], "'Who Blood Outcome' above the names", 0),
     ],
 )
 def test_lines_that_are_no_records_are_named_and_in_no_draft(lines, what, lost):
@@ -231,6 +234,40 @@ def test_a_file_in_another_unit_is_named_and_nothing_is_converted():
     assert [(fault.file, fault.column) for fault in found] == [("c.csv", "height")]
     Path("mapping.toml").write_text("[c.height]\nfactor = 2.54\n")
     assert not [fault for fault in checked(study, "abc", Path()) if fault.column == "height"]
+
+
+def test_numbers_with_thousands_marks_are_in_no_other_unit():
+    """Those below 1,000 alone had been read, so that other files seemed to lie apart."""
+    draw = random.Random(1)
+    costs = [[draw.lognormvariate(8, 1) for _ in range(200)] for _ in range(3)]
+    marked = [f'"{cost:,.2f}"' for cost in costs[0]]
+    plain = [[f"{cost:.2f}" for cost in own] for own in costs[1:]]
+    files = [
+        [f"{HEAD},cost", *(f"{row},{cost}" for row, cost in zip(body(rows=200), own, strict=True))]
+        for own in (marked, *plain)
+    ]
+    made = drafted(*files)
+    faults = all_faults(made.tables, Study.parse(draft_text(made)).data, made.tables)
+    assert any("thousands" in fault.what for fault in faults)
+    assert not any(fault.between_sites for fault in faults)
+
+
+def test_a_key_is_one_where_a_program_has_made_it_a_float():
+    keys = [f"{key}.0" for key in range(4000, 4000 + ROWS)]
+    lines = [f"pid,{HEAD}", *(f"{key},{row}" for key, row in zip(keys, body(), strict=True))]
+    assert "an identifier" in note_of(drafted(lines), "pid")
+
+
+@pytest.mark.parametrize(("cell", "cures"), [("M", True), ("\u200bm", False), ("m  x", False)])
+def test_the_cure_for_a_spelling_is_one_that_cures_it(cell, cures):
+    """Whoever ignored the case kept a letter that nobody sees."""
+    spelling = "m x" if " " in cell else "m"
+    column = Column(name="sex", categories=("f", spelling))
+    fault = column.rule(cell)
+    flaw = flaw_of(cell, fault, column.categories, "set ignore_case = true")
+    assert ("ignore_case" in flaw.remedy) == cures
+    assert repr(spelling) in flaw.remedy
+    assert (replace(column, ignore_case=True).rule(cell) == 1.0) == cures
 
 
 def test_children_beside_adults_are_within_the_bounds():

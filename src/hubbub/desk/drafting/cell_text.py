@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from hubbub.core.tabular.cells import GAP, NUMBER, SPELLING, CellFault, number_in
+from hubbub.core.tabular.cells import GAP, NUMBER, SPELLING, CellFault, canonical, number_in
 
 
 def listed(words: str) -> tuple[str, ...]:
@@ -38,7 +38,6 @@ _WORDS = word_set("none missing unknown unk nil nd")
 _SENTINELS = word_set("-9 -99 -999 -9999 -99999")
 TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
-TRUTH_VALUES = _FALSE_TRUE[0] | _FALSE_TRUE[1]
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?[1-9]\d{{0,2}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
@@ -216,9 +215,12 @@ def flaw_of(cell: str, fault: CellFault, spellings: Sequence[str], instead: str)
 def _strange_spelling(cell: str, fault: CellFault, spellings: Sequence[str], instead: str) -> Flaw:
     """What people are told of a spelling that no list has."""
     near = next((spelling for spelling in spellings if folded(spelling) == folded(cell)), None)
-    if near is not None:
+    if near is not None and canonical(near).casefold() == canonical(cell).casefold():
         what = f"{cell!r} differs from {near!r} only in case or spaces"
         return Flaw(cell, what, f"write {near!r}, or {instead}")
+    if near is not None:  # which no setting of a column makes one
+        what = f"{cell!r} differs from {near!r} only in spaces, or letters that nobody sees"
+        return Flaw(cell, what, f"write {near!r}")
     if (meant := meant_by_truth(cell, spellings)) is not None:
         what = f"{cell!r} is a truth value, and {meant!r} was read as one, as by DuckDB's read_csv"
         remedy = (

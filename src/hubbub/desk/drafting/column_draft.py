@@ -16,8 +16,6 @@ from hubbub.core.number_format import few
 from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.cell_text import (
-    TRUTH_VALUES,
-    TRUTHS,
     filled,
     is_code,
     is_date,
@@ -28,7 +26,14 @@ from hubbub.desk.drafting.cell_text import (
     seen,
     sentinels,
 )
-from hubbub.desk.drafting.column_meaning import UNKNOWN, cannot_be, plausible
+from hubbub.desk.drafting.column_meaning import (
+    ANSWERS,
+    ONES,
+    UNKNOWN,
+    ZEROS,
+    cannot_be,
+    plausible,
+)
 from hubbub.desk.drafting.survey import is_key
 
 NOT_RECORDED = "not recorded"
@@ -115,7 +120,7 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
     """Why a column is left out, whether it has numbers or words; empty if it need not be."""
     every = [cell for cells in there for cell in cells]
     if not name.isprintable() or len(name) > 100:
-        return "a study cannot use this name"
+        return "a study cannot use this name: give the column a short one on one line"
     if not every:
         return "no file has a value in it"
     if _mostly(every, is_date):
@@ -131,26 +136,28 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
 
 def _other_spellings(files: Sequence[set[str]]) -> str:
     """A word on spellings that may mean the same as others, in one file or among several."""
-    every = set[str]().union(*files)
-    for no, yes in TRUTHS:
-        if {no, yes} <= every and (same := TRUTH_VALUES & every - {no, yes}):
-            return (
-                f"{' and '.join(sorted(same))} seem to mean {no} or {yes}: spell them alike in all "
-                "files, or have the column read as text"
-            )
+    every, said = set[str]().union(*files), list[str]()
+    yes, no = next((pair for pair in ANSWERS if {*pair} <= every), ("", ""))
+    answers = (ONES | ZEROS) & every - {no, yes} if yes else set[str]()
+    if answers:
+        said.append(
+            f"{' and '.join(sorted(answers))} seem to mean {no} or {yes}: spell them alike in all "
+            "files, or have the column read as text"
+        )
     # A letter and the one word that begins with it, such as f and female; no Roman number.
     words = [one for one in every if len(one) > 2 and one.isalpha() and not {*one} <= {*"ivx"}]
-    begun = {letter: [word for word in words if word[0] == letter] for letter in every}
+    begun = {one: [word for word in words if word[0] == one] for one in every - answers}
     if pairs := [f"{letter} and {own[0]}" for letter, own in begun.items() if len(own) == 1]:
-        return f"{few(sorted(pairs))} may mean the same: spell them alike, or map them"
+        said.append(f"{few(sorted(pairs))} may mean the same: spell them alike, or map them")
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
-        if others and not own & others:
-            return (
+        if others and not own & others and not own <= answers:
+            said.append(
                 f"one file alone has {few(sorted(own))}, and no spelling of the others: if the "
                 "column means the same there, spell it alike, or map it (docs/howto/mapping.md)"
             )
-    return ""
+            break
+    return "; ".join(said)
 
 
 def _is_number(cell: str) -> bool:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from hubbub.core.errors import DataError
 from hubbub.core.number_format import offered
 from hubbub.core.study import cell_stream
+from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.records import patient_key
 from hubbub.desk.drafting.cell_text import folded, is_missing, plain_number, word_set, words_in
 from hubbub.desk.drafting.column_meaning import (
@@ -80,6 +81,7 @@ def is_named_key(name: str) -> bool:
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
     """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
     is_named = is_named_key(name)
+    files = [[*map(canonical, cells)] for cells in files]  # programs write 1001 as 1001.0, too
     for cells in files:
         # A column that is called a key may have rows that came twice.
         least = 0.9 if is_named and len(cells) >= _FEW_ROWS else 1.0

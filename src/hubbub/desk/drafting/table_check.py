@@ -28,7 +28,7 @@ from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.records import is_rounded, patient_key
 from hubbub.core.tabular.table import class_rule
 from hubbub.core.tabular.target import Outcome
-from hubbub.desk.drafting.cell_text import flaw_of, folded
+from hubbub.desk.drafting.cell_text import flaw_of, folded, measured
 from hubbub.desk.drafting.column_draft import common_step
 from hubbub.desk.drafting.column_meaning import apart, cannot_be
 from hubbub.desk.drafting.raw_table import Fault, RawTable, raw_of, read_raw
@@ -236,11 +236,12 @@ def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
 
 
 def _numbers(table: RawTable, column: Column) -> Numbers:
-    absent = set(map(column.spelled, ("", *column.missing)))
+    """The numbers of a column, however its file writes them: 1,234.5 lies beside others' 1234.5."""
+    absent, decimal = set(map(column.spelled, ("", *column.missing))), table.decimal(column.name)
     return [
-        (number, row)
+        (float(number), row)
         for cell, row in zip(table.column(column.name), table.numbers, strict=True)
-        if (number := number_in(canonical(cell))) is not None and column.spelled(cell) not in absent
+        if (number := measured(cell, decimal)) is not None and column.spelled(cell) not in absent
     ]
 
 
