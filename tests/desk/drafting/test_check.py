@@ -13,6 +13,7 @@ from hubbub import Study
 from hubbub.core.errors import DataError
 from hubbub.core.study import silo_records
 from hubbub.core.tabular.records import patient_numbers
+from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.table_check import checked
 
@@ -79,6 +80,14 @@ def spoil(home: Path, change, name: str = "north") -> None:
 
 def test_clean_files_are_no_trouble(home, check):
     assert check() == (0, "a run can read the files of north, south, west\n")
+
+
+def test_who_has_large_files_is_told_before_they_are_read(home, capsys, monkeypatch):
+    """A million rows had been looked at for minutes without a word."""
+    monkeypatch.setattr(drafting_commands, "_LARGE", 1000)
+    assert main(["check", "study.toml"]) == 0
+    assert main(["init", *(f"{name}.csv" for name in SILOS), "--replace"]) == 0
+    assert capsys.readouterr().err.count("kB of records: every cell is looked at") == 2
 
 
 @pytest.mark.quick_cases("tabs", "latin-1 bytes", "UTF-16 without a mark", "mixed case labels")

@@ -17,12 +17,22 @@ from typing import Any
 
 from hubbub.core.disk import write_text
 from hubbub.core.errors import UserError
-from hubbub.core.number_format import few, several
+from hubbub.core.number_format import few, several, size
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.target import KINDS
-from hubbub.desk.cli.terminal import STUDY, add_command, answer, argument, emit, say, table, writing
+from hubbub.desk.cli.terminal import (
+    STUDY,
+    add_command,
+    answer,
+    argument,
+    emit,
+    say,
+    table,
+    tell,
+    writing,
+)
 from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.draft_files import draft_text, mapping_draft, write_tidy
 from hubbub.desk.drafting.raw_table import Fault
@@ -40,6 +50,7 @@ from hubbub.learning.queries.training_query import about_own_code, too_wide
 
 _TIDY = ("--tidy", "tidy")
 _MISFITS = "in a run such cells count as missing, or their rows are left out"
+_LARGE = 5_000_000  # bytes of files
 _ALIKE = 3  # faults of one kind in a file that are shown
 _TOO_FEW = (
     "no [validation] was drafted: with so few records at this epsilon, the noise would hide how "
@@ -141,6 +152,7 @@ def _init(options: argparse.Namespace, read: Survey | None = None) -> int:
     if options.query:
         asked = AskedQuery.of(options.query, options.person, options.patient)
     if read is None:
+        _tell_if_large(options.files)
         read = surveyed(options.files) if asked is None else asked.surveyed(options.data)
     survey = read if options.join is None else read.joined(options.join)
     given = _answers(options).with_time(survey)
@@ -154,6 +166,13 @@ def _init(options: argparse.Namespace, read: Survey | None = None) -> int:
     share = options.test_share or 0.0
     drafted = _with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     return _write(options, drafted)
+
+
+def _tell_if_large(files: Sequence[Path]) -> None:
+    """A word before some files are read that keep people waiting."""
+    total = sum(path.stat().st_size for path in files if path.is_file())
+    if total >= _LARGE:
+        tell(f"reading {size(total)} of records: every cell is looked at, which may take minutes")
 
 
 def _with_validation(made: Draft) -> Draft:
@@ -504,6 +523,8 @@ def _check(options: argparse.Namespace) -> int:
         answer(options, {"mapping": str(options.mapping)}, f"wrote {options.mapping}; {what}")
         return 0
     names = parties if options.silo is None else [options.silo]
+    files = (silo_records.file_of(study, name, options.data) for name in names)
+    _tell_if_large([path for path in files if path is not None])
     faults = checked(study, names, options.data)
     refused = sum(fault.refused for fault in faults)
     if options.json:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.core.disk import json_value, read_bytes, read_text, why_of
 from hubbub.core.errors import HubbubError, IntegrityError, UserError
@@ -43,6 +43,9 @@ from hubbub.desk.cli.terminal import (
     say,
     table,
 )
+
+if TYPE_CHECKING:
+    from hubbub.core.study.study import Study
 
 
 def add_commands(commands: Any) -> None:
@@ -332,10 +335,8 @@ def _export_trails(options: argparse.Namespace) -> int:
     return 0
 
 
-def _missing(options: argparse.Namespace) -> int:
-    """Rows that were there, as an answer follows its row, or may have been (P15)."""
-    from hubbub.core.planning.study_plan import plan
-    from hubbub.core.runs.run_folder import answers_in
+def _study_of_silo(options: argparse.Namespace) -> Study:
+    """The study of a run's folder, of which a silo has this ledger."""
     from hubbub.core.study.study import Study
     from hubbub.site.network.folder_files import read_identity
     from hubbub.site.network.party_folder import IDENTITY
@@ -360,6 +361,15 @@ def _missing(options: argparse.Namespace) -> int:
             f"expected the ledger of {options.silo}, {options.ledger} lies in the folder of {own}; "
             "name that silo, or the other ledger"
         )
+    return study
+
+
+def _missing(options: argparse.Namespace) -> int:
+    """Rows that were there, as an answer follows its row, or may have been (P15)."""
+    from hubbub.core.planning.study_plan import plan
+    from hubbub.core.runs.run_folder import answers_in
+
+    study = _study_of_silo(options)
     answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally

@@ -303,11 +303,12 @@ def bar(title: str, total: int, *, quiet: bool, lines: str = "") -> Iterator[Bar
     with Progress(*columns, console=_err, disable=not shown, transient=True) as progress:
         told = None
         if lines and not quiet and not shown:
-            told = Lines(title, total, _tell, unit=lines)
+            told = Lines(title, total, tell, unit=lines)
         yield Bar(progress, progress.add_task(title, total=total, note=""), told)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """A line of progress on stderr, seen at once."""
     print(_printable(text), file=sys.stderr, flush=True)
 
 

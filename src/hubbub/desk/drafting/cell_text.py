@@ -92,9 +92,10 @@ def is_missing(text: str, *, number: bool = True) -> bool:
     return bare in MISSING and (number or bare not in _WORDS)
 
 
-def filled(cells: Iterable[str]) -> list[str]:
+def filled(cells: Collection[str]) -> list[str]:
     """The cells that hold something."""
-    return [cell for cell in cells if not is_missing(cell)]
+    gone = {*filter(is_missing, set(cells))}
+    return [cell for cell in cells if cell not in gone]
 
 
 def meant_by_truth(text: str, spellings: Sequence[str]) -> str | None:

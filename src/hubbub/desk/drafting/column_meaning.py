@@ -88,8 +88,9 @@ def in_words(numbers: Sequence[int]) -> str:
 
 
 def _numbers(cells: Collection[str]) -> list[float]:
-    read = [measured(cell) for cell in filled(cells)]
-    return [] if None in read else [float(number) for number in read if number is not None]
+    there = filled(cells)
+    read = {cell: float(number) for cell in set(there) if (number := measured(cell)) is not None}
+    return [read[cell] for cell in there] if read.keys() >= set(there) else []
 
 
 # Numbers that cannot be what their column's name says, and files that may measure in other units.

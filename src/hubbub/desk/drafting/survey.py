@@ -23,6 +23,7 @@ from hubbub.core.tabular.cells import canonical
 from hubbub.core.tabular.records import patient_key
 from hubbub.desk.drafting.cell_text import folded, is_missing, plain_number, word_set, words_in
 from hubbub.desk.drafting.column_meaning import (
+    Pair,
     by_name,
     candidates,
     counts_something,
@@ -80,14 +81,16 @@ def is_named_key(name: str) -> bool:
 
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
     """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
-    is_named = is_named_key(name)
-    files = [[*map(canonical, cells)] for cells in files]  # programs write 1001 as 1001.0, too
+    is_named, keys = is_named_key(name), list[list[str]]()
     for cells in files:
         # A column that is called a key may have rows that came twice.
         least = 0.9 if is_named and len(cells) >= _FEW_ROWS else 1.0
-        if len(set(cells)) < least * len(cells) or not all(map(_ROW_KEY.fullmatch, cells)):
+        if len(set(cells)) < least * len(cells):
             return False
-    long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
+        keys.append([*map(canonical, cells)])  # programs write 1001 as 1001.0, too
+        if not all(map(_ROW_KEY.fullmatch, keys[-1])):
+            return False
+    long = [own for own in keys if len(own) >= _FEW_ROWS]  # the others say too little
     return (bool(long) and all(map(_are_row_keys, long))) or (is_named and len(files[0]) > 1)
 
 
@@ -500,20 +503,8 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     # A column called target, label or outcome is meant, whatever times there are.
     elif tiers and len(tiers[0]) == 1 and tiers[0][0].casefold() in ("target", "label", "y"):
         return
-    names = [name for tier in tiers for name in tier]
     if pairs:
-        pair = pairs[0]
-        left = "; its column of times, which shows when that was known, is left out"
-        choices = [_learn_time(pair.time, pair.event), _learn(pair.event, f" as yes or no{left}")]
-        if not pair.is_sure:
-            choices.reverse()
-        others = [name for name in names if name not in (pair.time, pair.event)]
-        asked = (
-            f"Which column should the model predict? {pair.time!r} looks like a time, and "
-            f"{pair.event!r} like whether it ended with the event; people who were observed only "
-            "until then do not count as “no”"
-        )
-        yield Question((pair.time, pair.event), asked, (*choices, *map(_learn, others[:2])))
+        yield _of_pair(pairs[0], [name for tier in tiers for name in tier])
         return
     if given.target is not None:
         return
@@ -521,21 +512,40 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     names = [name for tier in tiers for name in tier]
     times = follow_ups(survey.cells)
     if times and tiers:  # no column is called as events are
-        time, events = times[0], [name for name in names if name != times[0]][:_SHOWN]
-        asked = (
-            f"Which column should the model predict? {time!r} looks like the length of follow-up, "
-            "which reveals the outcome: name the column that says whether it ended with the event, "
-            "or predict another one without it"
-        )
-        learned = [_learn(name, f"; {time!r} is left out") for name in events[:1]]
-        times_to = (_learn_time(time, name) for name in events)
-        yield Question((time, *events), asked, (*times_to, *learned))
+        yield _of_follow_up(times[0], [name for name in names if name != times[0]][:_SHOWN])
     elif tiers and not is_guessable(tiers, survey.cells):
         rest = len(names) - _SHOWN
         more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
         shown = ", ".join(map(repr, names[:_SHOWN]))
         asked = f"Which column should the model predict? Perhaps {shown}{more}"
         yield Question(tuple(names), asked, tuple(map(_learn, names[:_SHOWN])))
+
+
+def _of_pair(pair: Pair, names: Sequence[str]) -> Question:
+    """Whether a time and its event are one target; `names` may be learned, too."""
+    left = "; its column of times, which shows when that was known, is left out"
+    choices = [_learn_time(pair.time, pair.event), _learn(pair.event, f" as yes or no{left}")]
+    if not pair.is_sure:
+        choices.reverse()
+    others = [name for name in names if name not in (pair.time, pair.event)]
+    asked = (
+        f"Which column should the model predict? {pair.time!r} looks like a time, and "
+        f"{pair.event!r} like whether it ended with the event; people who were observed only "
+        "until then do not count as “no”"
+    )
+    return Question((pair.time, pair.event), asked, (*choices, *map(_learn, others[:2])))
+
+
+def _of_follow_up(time: str, events: Sequence[str]) -> Question:
+    """Which of some columns says what ended a time."""
+    asked = (
+        f"Which column should the model predict? {time!r} looks like the length of follow-up, "
+        "which reveals the outcome: name the column that says whether it ended with the event, "
+        "or predict another one without it"
+    )
+    learned = [_learn(name, f"; {time!r} is left out") for name in events[:1]]
+    times_to = (_learn_time(time, name) for name in events)
+    return Question((time, *events), asked, (*times_to, *learned))
 
 
 def _learn_time(time: str, event: str) -> Option:
