@@ -352,6 +352,16 @@ def test_a_file_that_is_not_utf8_is_refused_without_its_bytes(tmp_path):
     assert caught.value.__context__ is None
 
 
+def test_a_table_in_memory_that_has_no_columns_is_refused_without_its_values():
+    """The rows of an array had been taken for names of columns, and quoted."""
+    pd = pytest.importorskip("pandas")
+    rows = np.array([["n7", SECRET]] * 2)
+    for table in (rows, rows.tolist(), pd.Series(rows[:, 1]), pd.Series([1, 2], index=rows[:, 1])):
+        with pytest.raises(DataError, match="or a mapping of columns, found") as caught:
+            cells_of(table)
+        assert SECRET not in str(caught.value)
+
+
 def test_texts_that_a_file_has_as_bytes_are_texts_and_other_bytes_stay_apart():
     """As Impala and older writers of Parquet have them, a CSV file of the same table as letters."""
     assert text_of("m\u00e4nnlich ".encode()) == "m\u00e4nnlich"

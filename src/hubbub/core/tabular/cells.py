@@ -101,6 +101,9 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     """
     names = column_names(table)
     try:
+        # What an array or a series gives are its values, which no sentence may have as names.
+        if names is None and not isinstance(table, Mapping):
+            raise TypeError
         names = list(table if names is None else names)
         if twice := [name for name, times in Counter(map(str, names)).items() if times > 1]:
             raise _uneven(twice)
@@ -167,7 +170,7 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
 
 def _csv_rows(path: Path) -> list[list[str]]:
     reason = "it is not there, is no ordinary file or may not be read"
-    remedy = "check data.files or the path"
+    remedy = "check the path, which a study has in data.files or data.test"
     try:
         with open_ordinary(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
             return [[*map(cell_text, row)] for row in csv.reader(file, strict=True)]

@@ -372,8 +372,7 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
     if len(table.rows) < _FEW:
         yield table.odd(
             f"it has only {several(len(table.rows), 'record')}",
-            "the model can learn little from so few records behind the noise: check that "
-            "the file is complete",
+            "so few records add little that shows above the noise: check that the file is complete",
         )
     if not data.patient:
         yield from _copies(table)
