@@ -151,7 +151,7 @@ def _other_spellings(files: Sequence[set[str]]) -> str:
         said.append(f"{few(sorted(pairs))} may mean the same: spell them alike, or map them")
     for place, own in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
-        if others and not own & others and not own <= answers:
+        if others and not own & others and not (answers and own <= answers | {no, yes}):
             said.append(
                 f"one file alone has {few(sorted(own))}, and no spelling of the others: if the "
                 "column means the same there, spell it alike, or map it (docs/howto/mapping.md)"
