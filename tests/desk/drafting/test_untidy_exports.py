@@ -252,6 +252,14 @@ def test_numbers_with_thousands_marks_are_in_no_other_unit():
     assert not any(fault.between_sites for fault in faults)
 
 
+def test_numbers_with_units_in_their_cells_are_not_called_free_text():
+    ages = [f"{20 + k} yrs" for k in range(60)]
+    assert "write the numbers alone" in column_draft("age", [ages]).why
+    words = [f"{k} see the letter of {k}" for k in range(60)]
+    assert "free text" in column_draft("note", [words]).why
+    assert column_draft("stage", [["1a", "2b", "3c"] * 20]).column is not None
+
+
 def test_a_key_is_one_where_a_program_has_made_it_a_float():
     keys = [f"{key}.0" for key in range(4000, 4000 + ROWS)]
     lines = [f"pid,{HEAD}", *(f"{key},{row}" for key, row in zip(keys, body(), strict=True))]

@@ -6,6 +6,7 @@ and a draft says so. This file sees the cells of all files that were given, of o
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,6 +54,8 @@ _LAST_DIGITS = 1e-7
 _LISTED = 5  # spellings that are shown, or read as missing
 _GRADES = 10  # different numbers, such as 0, 1+, 2+ and 3+
 _DIGITS = frozenset(map(float, range(10)))
+
+_WITH_UNIT = re.compile(r"[+-]?\d[\d.,]* *[a-zA-Zµ°/²³]+\.?")
 
 Read = list[tuple[str, str | None]]  # the cells of a file, each with its number if it is one
 
@@ -107,6 +110,9 @@ def column_draft(
     # Spellings that alone keep a column from being a number are told of it.
     pairs = [pair for own in by_file for pair in own if not is_missing(pair[0])]
     strange = Counter(cell for cell, number in pairs if number is None)
+    if 2 * sum(strange[cell] for cell in strange if _WITH_UNIT.fullmatch(cell)) > len(pairs):
+        why = "numbers with words beside them, such as units: write the numbers alone, in one unit"
+        return replace(draft, why=why)
     if not strange or 2 * strange.total() > len(pairs):
         return draft
     shown = ", ".join(repr(cell) for cell, _ in strange.most_common(_LISTED))
