@@ -353,15 +353,18 @@ class _Incidence:
         return np.asarray(np.maximum(each @ self._course.wider**2, 0.0))
 
     def ends(self, z: float) -> tuple[Array, Array]:
-        """Lower and upper limits at z standard deviations, both rising."""
+        """Lower and upper limits at z standard deviations, both rising.
+
+        Limits that fall are pooled, those of little variance most: each has noise of its own.
+        """
         share = np.maximum(self._raw, 0.0)
         least = 1.0 / self._risk[0]
         per_share = np.where(share > least, self.sampling / np.maximum(share, 1e-12), least)
         middle = share + z * z * per_share / 2
         root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
-        low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
-        risen = np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
-        return intervals.around(self.share, *risen)
+        weights = 1.0 / np.maximum(self.noise + self.sampling, 1e-300)
+        low, high = (np.clip(rising(middle + sign * root, weights), 0.0, 1.0) for sign in (-1, 1))
+        return intervals.around(self.share, low, high)
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

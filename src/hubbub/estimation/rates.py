@@ -14,7 +14,7 @@ t^2: their sums tell the variance of D - r P, the sum of (y - r t)^2, whatever l
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -259,11 +259,13 @@ class EventRates(OneSum):
         if len(groups) < 2:
             return []
         events, time = np.array([(group.events, group.time) for group in groups]).T
-        rate = max(float(events.sum() / time.sum()), 1e-12)
+        # Below 0, too, where noise has made it so: what is left of events adds up to nothing.
+        rate = float(events.sum() / time.sum())
         part = time / time.sum()
         centred = np.eye(len(groups)) - np.outer(part, np.ones(len(groups)))
         spread = np.array([group.dispersion for group in groups])
-        own = spread * np.maximum(rate * time, 0.0) + groups[-1].sigma ** 2 * (1.0 + rate**2)
+        noise = np.array([group.wider**2 for group in groups])
+        own = spread * np.maximum(rate * time, 0.0) + noise * (1.0 + rate**2)
         covariance = centred @ np.diag(own) @ centred.T
         excess, degrees = events - rate * time, len(groups) - 1
         statistic = float(excess[:-1] @ np.linalg.solve(covariance[:-1, :-1], excess[:-1]))
@@ -300,10 +302,14 @@ class _Rate:
         """How many standard deviations its time has above what is told."""
         return self.time / self.sigma - intervals.CLEAR
 
+    @property
+    def wider(self) -> float:
+        """Its noise with caution, as it is told only where its time is clear."""
+        return self.sigma * float(intervals.caution(np.array(self.clear)))
+
     def interval(self, z: float) -> tuple[float, float, float, float]:
         """Rate, standard error, and the ends of its interval."""
-        wider = replace(self, sigma=self.sigma * float(intervals.caution(np.array(self.clear))))
-        noise = wider.sigma**2
+        noise = self.wider**2
         events = max(self.events, 0.0)
         variance = (noise, self.dispersion * max(self.time, 1.0), noise)
         rate = events / self.time
