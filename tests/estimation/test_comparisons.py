@@ -94,6 +94,17 @@ def test_means_are_compared_as_scipy_does_without_noise() -> None:
     assert of_three.degrees == 2
 
 
+def test_intervals_of_means_are_those_of_scipy_without_noise() -> None:
+    """Of Student's law: of a dozen records they are a tenth wider than a normal law's."""
+    few = {name: values[:12] for name, values in patients().items()}
+    table = Table(columns=(MARKER,))
+    found = table.answer(table.encode(few).sum(axis=0), QUIET)
+    (mean,) = (row for row in found.rows if row.quantity == "mean")
+    exact = stats.ttest_1samp(few["marker"], 0).confidence_interval()
+    assert (mean.low, mean.high) == pytest.approx(tuple(exact), abs=1e-6)
+    assert mean.standard_error == pytest.approx(stats.sem(few["marker"]), abs=1e-6)
+
+
 def test_standardised_differences_are_those_of_their_definition_without_noise() -> None:
     of_number, of_classes = answer(Table(columns=(MARKER, STAGE), by=BY_SEX), QUIET).tests
     one, other = groups_of("marker", "sex")

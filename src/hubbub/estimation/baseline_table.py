@@ -427,9 +427,13 @@ class _Group(NamedTuple):
     def _numbers(self, part: _Part) -> list[Estimate]:
         """Mean, standard deviation, and who lacks a value."""
         column = part.column
-        mean, spread, records, *_ = self.moments(part)
-        variance = (self.sigma**2 + records * spread, 0.0, part.counted * self.sigma**2)
-        ends = intervals.ratio_interval(mean * records, records, variance, self.z, (-1.0, 1.0))
+        found = self.moments(part)
+        mean, spread, records, *_ = found
+        sampling = records * found.variance
+        variance = (self.sigma**2 + sampling, 0.0, part.counted * self.sigma**2)
+        known = sampling / intervals.at(variance, mean)  # noise has no doubt about its variance
+        z = intervals.student(self.z, (records - 1.0) / max(known, 1e-6) ** 2)
+        ends = intervals.ratio_interval(mean * records, records, variance, z, (-1.0, 1.0))
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
         rows = []
         if ends[0] > -1 or ends[1] < 1:

@@ -48,6 +48,13 @@ def normal_quantile(confidence: float) -> float:
     return float(-ndtri((1.0 - confidence) / 2.0))
 
 
+def student(z: float, degrees: float) -> float:
+    """How many deviations reach as far as z do, where a variance has so many degrees of freedom."""
+    from scipy.special import ndtr, stdtrit  # which take long to import
+
+    return float(stdtrit(degrees, ndtr(z)))
+
+
 def caution(margins: Array) -> Array:
     """How many times wider noise is to be taken where answers are told only above a limit.
 
