@@ -29,7 +29,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import statistic_keys
-from hubbub.estimation.effects import Effects, Root, newton, sandwich, told
+from hubbub.estimation.effects import Effects, Elsewhere, Root, newton, sandwich, told
 from hubbub.estimation.intervals import CLEAR, chi_square_test
 from hubbub.estimation.newton_sums import STEEPEST, NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
@@ -114,19 +114,16 @@ class Stratum:
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
         return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
-    def score(self, effects: Array) -> Array:
-        """(q,) of these effects."""
-        return self._score(self._weighted(effects)[1])
-
-    def _score(self, means: Array) -> Array:
-        """(q,) by the means (2 bins, q) of the design over who is at risk."""
-        return np.asarray(self.events.sum(axis=1) @ self.design - self._half @ means)
-
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
+        return self.along(effects, np.eye(len(effects)))
+
+    def along(self, effects: Array, vectors: Array) -> tuple[Array, Array]:
+        """Score, and information times vectors (q,) or (q, n)."""
         x, (weights, means, _) = self.design, self._weighted(effects)
-        information = (x.T * (weights @ self._half)) @ x - (means.T * self._half) @ means
-        return self._score(means), information
+        score = self.events.sum(axis=1) @ x - self._half @ means
+        information = (x.T * (weights @ self._half)) @ (x @ vectors)
+        return np.asarray(score), information - (means.T * self._half) @ (means @ vectors)
 
     def by_bin(self, effects: Array) -> tuple[Array, Array]:
         """The same of each bin: (bins, q) and (bins, q, q)."""
@@ -153,10 +150,20 @@ class Stratum:
     def noise(self, effects: Array, weights: Array | None = None) -> Array:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
         _, means, hazards = self._weighted(effects)
-        of_events, of_exposed = self._rows
         apart = self.design[:, None, :] - means  # (patterns, 2 bins, q)
         if weights is not None:
             apart = np.einsum("kij,pkj->pki", np.tile(weights, (2, 1, 1)), apart, optimize=True)
+        return self._noise(apart, hazards)
+
+    def noise_along(self, effects: Array, along: Array) -> float:
+        """Variance of the noise in the score in a direction (q,)."""
+        _, means, hazards = self._weighted(effects)
+        apart = (self.design @ along)[:, None] - means @ along
+        return float(self._noise(apart[:, :, None], hazards)[0, 0])
+
+    def _noise(self, apart: Array, hazards: Array) -> Array:
+        """(r, r) of what is `apart`, (patterns, 2 bins, r), from the mean over who is at risk."""
+        of_events, of_exposed = self._rows
         taken = apart * np.maximum(hazards, 0.0)[:, :, None]
         rows = np.swapaxes(apart, 1, 2) @ of_events - np.swapaxes(taken, 1, 2) @ of_exposed
         by_part = np.tensordot(self.mixed, rows, axes=(0, 0))
@@ -196,11 +203,16 @@ class PartialLikelihood:
             each = [stratum.doubt(root.values, vectors) for stratum in self._strata]
             return np.asarray(np.linalg.norm(np.concatenate(each), axis=0))
 
-        def score(effects: Array) -> Array:
-            return np.asarray(sum(stratum.score(effects) for stratum in self._strata))
+        def score(effects: Array, along: Array) -> tuple[Array, Array]:
+            parts = zip(*(one.along(effects, along) for one in self._strata), strict=True)
+            whole, shared = (np.sum(part, axis=0) for part in parts)
+            return whole, shared
+
+        def noise_along(effects: Array, along: Array) -> float:
+            return math.sqrt(sum(stratum.noise_along(effects, along) for stratum in self._strata))
 
         noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
-        return sandwich(root, noise, doubt, score=score)
+        return sandwich(root, noise, doubt, elsewhere=Elsewhere(score, noise_along))
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""

@@ -57,6 +57,9 @@ At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, 
 # Where an upper end exists by fewer deviations, noise may have made it. None is told without one,
 # so that of those intervals which are told too few hold. An effect larger by 3 has hardly an event.
 _BARELY, _ALL = 2.0, 3.0
+_SURE_END = (
+    0.5  # of noise, times the deviations of an interval: there are twice the events it hides
+)
 # How far an interval is looked for, how exactly, in how many tries; and information that is none.
 _FURTHEST, _END, _MOST_TRIED, _NONE = 20.0, 1e-11, 200, 1e-9
 
@@ -75,7 +78,8 @@ class Effects:
             which may lie in a small part of its bounds.
         far: (q,) whether the steps of an effect have not led there.
         ways: of each, from how much less an effect is to the mean information on the way there,
-            over that at the estimate; empty where it is the same everywhere.
+            divided by the score's noise there, both over those at the estimate; empty where they
+            are the same everywhere.
         z: standard errors above each within which it must have an end: those of its interval.
     """
 
@@ -103,27 +107,34 @@ class Effects:
     def endless(self) -> NDArray[np.bool_]:
         """(q,) whether no end of an effect is to be seen, as of a class without the outcome.
 
-        An interval from a ratio of 0 on has an end; one without an upper end says nothing.
+        An interval from a ratio of 0 on has an end; one without an upper end says nothing. Of an
+        effect of which noise says little it is not asked: as events fall to none, their score is
+        what noise is compared with, and not what noise makes of who is at risk so far away.
         """
-        places = range(len(self.ways))
-        above = [abs(self.deviations(one, -_FURTHEST)) < self.z for one in places]
+        above = [
+            error * self.z > _SURE_END and abs(self.deviations(place, -_FURTHEST)) < self.z
+            for place, error in enumerate(self._noise[: len(self.ways)])
+        ]
         return np.asarray(self._endless(self.reach) | np.array(above or [False]))
 
     @property
     def barely(self) -> NDArray[np.bool_]:
         """(q,) whether an upper end exists by so little that noise may have made it."""
-        noise = np.sqrt(np.maximum(self.errors**2 - self.sampling, 0.0))
         far = _ALL * np.array([way(-_ALL) for way in self.ways] or [math.inf])
-        return np.asarray(far < (self.z + _BARELY) * noise)
+        return np.asarray(far < (self.z + _BARELY) * self._noise)
+
+    @property
+    def _noise(self) -> Array:
+        """(q,) standard errors by noise alone."""
+        return np.asarray(np.sqrt(np.maximum(self.errors**2 - self.sampling, 0.0)))
 
     def deviations(self, place: int, apart: float) -> float:
         """Standard errors that an estimate is off, if its effect is less by `apart`.
 
-        Noise adds to the score. On an effect it has what it has over the information on the way
-        from there to the estimate, not over that at the estimate: of few events it is larger below.
+        Noise adds to the score there. On an effect it has that over the information on the way from
+        there to the estimate, not over that at the estimate: of few events it is larger below.
         """
-        sampling = float(self.sampling[place])
-        noise = max(float(self.covariance[place, place]) - sampling, 0.0)
+        sampling, noise = float(self.sampling[place]), float(self._noise[place]) ** 2
         way = self.ways[place](apart) if self.ways and apart else 1.0
         return apart / math.sqrt(self.wider**2 * sampling + noise / max(way, _NONE) ** 2)
 
@@ -230,6 +241,18 @@ class Root(NamedTuple):
     drawn: float = 0.0
 
 
+class Elsewhere(NamedTuple):
+    """A noisy score away from its root.
+
+    Args:
+        score: from effects, and a direction v (q,), to it, (q,), and to the information times v.
+        noise: from the same to the standard deviation of v' score by noise.
+    """
+
+    score: Callable[[Array, Array], tuple[Array, Array]]
+    noise: Callable[[Array, Array], float]
+
+
 def newton(at: At, width: int, sigma: float) -> Root | None:
     """The root of a score by Newton's method, from no effects on.
 
@@ -280,7 +303,7 @@ def sandwich(
     *,
     first: int = 0,
     least: float = _ONE_SUM,
-    score: Callable[[Array], Array] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Effects:
     """Effects whose score has so much noise.
 
@@ -291,8 +314,8 @@ def sandwich(
             noise adds to the information.
         first: components before this one are no effects: an intercept.
         least: how clear of its noise the information must be for an effect that is told.
-        score: from effects to the score there, of ratios; None where the information is the same
-            everywhere.
+        elsewhere: what the score is at other effects, of ratios; None where the information is the
+            same everywhere.
     """
     inverse = np.linalg.inv(root.information)
     own = np.diag(inverse - root.drawn * inverse @ inverse)  # without what it was drawn by
@@ -305,26 +328,38 @@ def sandwich(
         covariance=np.asarray(covariance[first:, first:]),
         clear=np.asarray(clear[first:]) / least,
         sampling=np.diag(inverse)[first:],
-        ways=_ways(score, root)[first:] if score else (),
+        ways=_ways(elsewhere, root, noise)[first:] if elsewhere else (),
     )
 
 
-def _ways(score: Callable[[Array], Array], root: Root) -> tuple[Callable[[float], float], ...]:
+def _ways(elsewhere: Elsewhere, root: Root, noise: Array) -> tuple[Callable[[float], float], ...]:
     """Of each effect the mean information on the way to others, over that at the root.
 
-    The way is straight, as it leaves the root where the other effects' scores stay none: near the
-    root that is the score of the likelihood's profile, and an upper end far from it comes early.
+    Divided by how many times as much noise the score has there, or where the effect has hardly an
+    event, as far beyond the numbers at risk may be noise alone. The way is straight, as it leaves
+    the root where the other effects' scores stay none. What they have elsewhere is taken out of its
+    own score (Neyman's C(alpha)) in the direction in which they have moved, if noise leaves
+    information there.
     """
+    inverse = np.linalg.inv(root.information)
+    ahead = inverse / np.diag(inverse)  # (q, q) how all move with each, a column
 
-    def way(along: Array, apart: float) -> float:
-        there = root.values - apart * along
+    def way(place: int, deviation: float, apart: float) -> float:
+        own = np.eye(len(root.values))[place]
+        along = ahead[:, place]
+        there, others = root.values - apart * along, along - own
         with np.errstate(all="ignore"):  # far away ratios are no floats, and nothing is known
-            found = score(there) - root.drawn * there
-            mean = float(found @ along) / (apart * float(along @ root.information @ along))
+            score, shared = elsewhere.score(there, others)
+            shared = shared + root.drawn * others
+            if (known := float(others @ shared)) > 0:
+                along = own - shared[place] / known * others
+            mean = float((score - root.drawn * there) @ along) / apart * inverse[place, place]
+            near = root.values - min(max(apart, -_ALL), _ALL) * ahead[:, place]
+            mean *= deviation / elsewhere.noise(near, along)
         return mean if math.isfinite(mean) else 0.0
 
-    inverse = np.linalg.inv(root.information)
-    return tuple(partial(way, own / own[place]) for place, own in enumerate(inverse))
+    deviations = np.sqrt(np.sum(ahead * (noise @ ahead), axis=0))
+    return tuple(partial(way, *one) for one in enumerate(deviations.tolist()))
 
 
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import statistic_keys
-from hubbub.estimation.effects import Effects, newton, sandwich
+from hubbub.estimation.effects import Effects, Elsewhere, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored
 from hubbub.estimation.pattern_regression import (
     OF_PATTERNS,
@@ -138,20 +138,29 @@ class Logistic(_OddsRatios, PatternRegression):
             mean = expit(x @ effects)
             return score(mean), (x.T * (total * mean * (1 - mean))) @ x
 
+        def elsewhere(effects: Array, along: Array) -> tuple[Array, Array]:
+            mean = expit(x @ effects)
+            return score(mean), x.T @ (total * mean * (1 - mean) * (x @ along))
+
         fit = newton(at, x.shape[1], sigma)
         if fit is None:
             return None
         mean = expit(x @ fit.values)
-        # What noise in each part of the sum does to the score, with the outcome and without it.
-        rows = np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
+
+        def moved(mean: Array, x: Array) -> Array:
+            """What noise in each part of the sum does to scores, with the outcome and without."""
+            return np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
+
+        def noise(effects: Array, along: Array) -> float:
+            return sigma * float(np.linalg.norm(moved(expit(x @ effects), (x @ along)[:, None])))
 
         def doubt(vectors: Array) -> Array:
             along = mixed.T @ (each[:, None] * (x @ vectors) ** 2)
             return np.asarray(sigma * np.linalg.norm(along, axis=0))
 
-        noise = sigma**2 * rows.T @ rows
-        return sandwich(fit, noise, doubt, first=1, score=lambda one: score(expit(x @ one)))
+        rows = sigma * moved(mean, x)
+        return sandwich(fit, rows.T @ rows, doubt, first=1, elsewhere=Elsewhere(elsewhere, noise))
 
 
 @dataclass(frozen=True, kw_only=True)
