@@ -321,6 +321,20 @@ def test_intervals_of_quantiles_hold_as_often_as_they_say(
     hold_as_often(held_quantiles(law, 64, high, 2000, sigma), 300)
 
 
+def test_quantiles_hold_where_values_crowd_at_one_end_of_a_bin() -> None:
+    """Half of the values near 20, half near 80: none of 100 intervals held the .05 quantile."""
+    from scipy import stats
+
+    edges = tuple(map(float, np.linspace(0, 100, 17)))
+    asked = Quantiles(column=Column(name="x", low=0, high=100), edges=edges, at=(0.05, 0.95))
+    below = 0.5 * sum(stats.norm(middle, 2).cdf(edges) for middle in (20, 80))
+    middles = (np.array(edges[1:]) + edges[:-1]) / 2
+    sums = 20_000 * np.diff(below) @ asked.encode({"x": middles})
+    exact = 20 + 2 * stats.norm.ppf(0.1), 80 - 2 * stats.norm.ppf(0.1)
+    for row, value in zip(asked.answer(sums, 20.0).rows, exact, strict=True):
+        assert row.low < value < row.high < row.low + 6.25
+
+
 @pytest.mark.slow
 def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
     """64 equal bins up to 8,000 would have most records in the first."""

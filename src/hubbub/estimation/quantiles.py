@@ -4,9 +4,10 @@ Theory of operation. A record's block is its bin's column of a prefix code. Betw
 bins the distribution function is interpolated so that it rises (Fritsch, Carlson 1980). An interval
 holds every value at which the function is no further from the probability than what sampling and
 the noise there, whose law is known, leave uncertain; noise between two edges is that of a number
-between theirs. How values lie within a bin is not known: the distance of another interpolation, by
-cubic splines, is added, which is nothing where bins are fine, and an end in a bin that holds a
-quarter of all records moves on to its edge.
+between theirs. How values lie within a bin is not known: by how much it or a bin beside it is off
+the line of the densities around it, as far as that is clear of noise and chance, is a doubt, which
+is nothing where bins are fine. An end in a bin that holds a quarter of all records moves on to its
+edge.
 
 A column with a step has bins of whole steps. Its values are then thought of as spread over a step
 around each, and what is read off there is the value in the middle: of a bin with one value, exactly
@@ -248,7 +249,7 @@ class Quantiles(OneSum):
 
     def _quantiles(self, sums: Array, sigma: float) -> Iterator[Estimate]:
         """The estimates for all probabilities."""
-        from scipy.interpolate import CubicSpline, PchipInterpolator  # which take long to import
+        from scipy.interpolate import PchipInterpolator  # which takes long to import
 
         edges, shares = self._ends, self._monotone(sums)
         places = np.append(
@@ -256,10 +257,11 @@ class Quantiles(OneSum):
         )
         smooth = PchipInterpolator(edges, shares)(places)
         single = np.diff(edges) < 3 * self._half  # bins of one value, which are known inside
-        unsure = np.abs(CubicSpline(edges, shares)(places) - smooth)
-        unsure[:-1] *= ~np.repeat(single, _BETWEEN)
         crowded = (np.diff(shares) > _CROWDED) & ~single
         records, z = float(self._code.totals[-1] @ sums), intervals.normal_quantile(self.confidence)
+        part = np.arange(_BETWEEN) / _BETWEEN
+        doubt = np.where(single, 0.0, self._doubt(sums, sigma) / records)
+        unsure = np.append(np.outer(doubt, part * (1 - part) / 2), 0.0)
         for p in self.at:
             noise = (sigma / records) ** 2 * self._noise(p)
             reach = z * np.sqrt(noise + p * (1 - p) / records + unsure**2)
@@ -274,6 +276,23 @@ class Quantiles(OneSum):
             ends = min(self._value(low), value), max(self._value(high), value)  # but for rounding
             error = max(high - low, 0.0) / (2 * z)
             yield intervals.spanned("quantile", value, error, ends, **names)
+
+    def _doubt(self, sums: Array, sigma: float) -> Array:
+        """(bins,) twice the records that a bin, or one beside it, has off the line around it."""
+        if self._bins < 3:
+            return np.zeros(self._bins)  # each crowded
+        rows, width = np.diff(self._below, axis=0), np.diff(self._ends)
+        middle = (self._ends[1:] + self._ends[:-1]) / 2
+        part = (middle[1:-1] - middle[:-2]) / (middle[2:] - middle[:-2])
+        before, after = (1 - part) / width[:-2], part / width[2:]
+        around = np.stack([before, -1 / width[1:-1], after]) * 2 * width[1:-1]
+        counts = np.stack([rows[:-2], rows[1:-1], rows[2:]])
+        off = np.einsum("kb,kbw->bw", around, counts)
+        drawn = (around**2 * np.maximum(counts @ sums, 0.0)).sum(axis=0)
+        chance = sigma**2 * np.sum(off**2, axis=1) + drawn
+        inner = np.sqrt(np.maximum((off @ sums) ** 2 - chance, 0.0))
+        padded = np.pad(inner, 2, mode="edge")
+        return np.asarray(np.max([padded[:-2], padded[1:-1], padded[2:]], axis=0))
 
     def _value(self, place: float) -> float:
         """What is read off at a place: on a step the value around which it lies."""
