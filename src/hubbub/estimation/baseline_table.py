@@ -46,7 +46,8 @@ from hubbub.estimation.statistic_keys import BY, COLUMNS, StatisticKeys, table_o
 # Theory of operation. A group's mean is uncertain by its sampling variance s^2 / n and by a noise
 # variance that is known. Welch's test takes both as what the mean's weight is one over: t for two
 # groups, F for more, whose degrees of freedom come from the sampling part alone, as noise has no
-# doubt about its own variance. Shares are compared by chi-square with the noise in each count.
+# doubt about its own variance. For s^2 stands what it is on average, given a noisy number and that
+# it is not below 0. Shares are compared by chi-square with the noise in each count.
 #
 # A standardised mean difference has no sign, so noise makes it larger: its square is told less what
 # noise adds to it on average.
@@ -60,6 +61,7 @@ class GroupMean(NamedTuple):
         spread: its variance, over the number of records.
         records: how many have a value.
         noise: variance of the mean by noise.
+        doubt: standard deviation of the spread by noise.
         is_spread_known: whether the interval of the spread lies above 0.
     """
 
@@ -67,12 +69,25 @@ class GroupMean(NamedTuple):
     spread: float
     records: float
     noise: float
+    doubt: float
     is_spread_known: bool = True
 
     @property
     def variance(self) -> float:
         """Of a record, with one degree of freedom taken off."""
         return self.spread * self.records / (self.records - 1.0)
+
+    @property
+    def drawn(self) -> float:
+        """Variance of the mean by drawing the records."""
+        likely = intervals.never_below_0(self.spread, self.doubt) if self.doubt else self.spread
+        return likely / (self.records - 1.0)
+
+    @property
+    def looseness(self) -> float:
+        """One over the degrees of freedom that its variance by drawing and noise has."""
+        part = self.drawn / max(self.drawn + self.noise, 1e-300)
+        return max(part**2 / (self.records - 1.0), 1e-12)
 
 
 class GroupShares(NamedTuple):
@@ -103,16 +118,13 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
     """Welch's test of two means or more, and how far apart they are in standard deviations."""
     from scipy.special import fdtrc, stdtr  # which take long to import
 
-    sampling = np.array([group.variance / group.records for group in groups])
-    variances = np.maximum(sampling + [group.noise for group in groups], 1e-300)
-    means, below = np.array([(group.mean, group.records - 1.0) for group in groups]).T
-    weights, own = 1.0 / variances, sampling / variances
+    variances = np.array([max(group.drawn + group.noise, 1e-300) for group in groups])
+    means, weights = np.array([group.mean for group in groups]), 1.0 / variances
     whole, number = weights.sum(), len(groups)
-    loose = (1.0 - weights / whole) ** 2 / below
+    loose = float((1.0 - weights / whole) ** 2 @ [group.looseness for group in groups])
     square = float(weights @ (means - weights @ means / whole) ** 2) / (number - 1)
-    smaller = 1.0 + 2.0 * (number - 2) / (number**2 - 1) * float(loose @ own)
-    doubt = float(loose @ own**2)
-    degrees_below = min((number**2 - 1) / (3.0 * doubt), 1e9) if doubt > 0 else 1e9
+    smaller = 1.0 + 2.0 * (number - 2) / (number**2 - 1) * loose
+    degrees_below = min((number**2 - 1) / (3.0 * max(loose, 1e-300)), 1e9)
     statistic = square / smaller
     test = NoisyTest(
         name="Welch's F",
@@ -406,7 +418,13 @@ class _Group(NamedTuple):
         spread = min(max(float(squares) / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
         noise = (self.sigma / records) ** 2 * (1.0 + part.counted * mean**2)
         deviation = self._deviation(part, mean, spread, records)
-        return GroupMean(mean, spread, records, noise, is_spread_known=deviation.low > 0)
+        doubt = math.sqrt(self._noise_of_spread(part, mean, spread, records))
+        return GroupMean(mean, spread, records, noise, doubt, is_spread_known=deviation.low > 0)
+
+    def _noise_of_spread(self, part: _Part, mean: float, spread: float, records: float) -> float:
+        """Its variance by noise."""
+        gradient = 1 + 4 * mean**2 + part.counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
+        return (self.sigma / records) ** 2 * gradient
 
     def _shares(self, part: _Part, levels: Levels) -> list[Estimate]:
         counts, column = part.counts(len(self.block)), part.column
@@ -429,10 +447,9 @@ class _Group(NamedTuple):
         column = part.column
         found = self.moments(part)
         mean, spread, records, *_ = found
-        sampling = records * found.variance
+        sampling = records**2 * found.drawn
         variance = (self.sigma**2 + sampling, 0.0, part.counted * self.sigma**2)
-        known = sampling / intervals.at(variance, mean)  # noise has no doubt about its variance
-        z = intervals.student(self.z, (records - 1.0) / max(known, 1e-6) ** 2)
+        z = intervals.student(self.z, 1.0 / found.looseness)
         ends = intervals.ratio_interval(mean * records, records, variance, z, (-1.0, 1.0))
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
         rows = []
@@ -456,8 +473,7 @@ class _Group(NamedTuple):
         holds each v from which the estimate is no further than by the errors that it would have,
         with caution: it is told where it does not reach 0.
         """
-        gradient = 1 + 4 * mean**2 + part.counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
-        noise, widest = (self.sigma / records) ** 2 * gradient, (1 + abs(mean)) ** 2
+        noise, widest = self._noise_of_spread(part, mean, spread, records), (1 + abs(mean)) ** 2
         noise *= float(intervals.caution(np.array(spread / math.sqrt(noise) - _SPREAD))) ** 2
         error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
         half = (part.column.bounds[1] - part.column.bounds[0]) / 2

@@ -55,6 +55,15 @@ def student(z: float, degrees: float) -> float:
     return float(stdtrit(degrees, ndtr(z)))
 
 
+def never_below_0(variance: float, error: float) -> float:
+    """What a variance is on average, none below 0, of which a number with this noise is known."""
+    from scipy.special import log_ndtr  # which takes long to import
+
+    z = max(variance / error, -20.0)
+    excess = math.exp(-z * z / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)  # normal, cut at 0
+    return error * (z + excess)
+
+
 def caution(margins: Array) -> Array:
     """How many times wider noise is to be taken where answers are told only above a limit.
 

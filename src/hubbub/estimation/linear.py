@@ -37,6 +37,7 @@ from hubbub.estimation.effects import (
     sandwich,
     too_noisy,
 )
+from hubbub.estimation.intervals import never_below_0
 from hubbub.estimation.regression import LEFT_OUT, Guess, OfOutcome
 from hubbub.estimation.statistic import Answer, Expectation, OneSum, scaled
 from hubbub.estimation.statistic_keys import StatisticKeys
@@ -146,7 +147,7 @@ class Linear(OfOutcome, OneSum):
         records = max(moments[0, 0] - len(effects), 1.0)  # less the degrees of freedom
         rows = self._moved(v)
         blur = sigma / records * float(np.linalg.norm(v @ rows))
-        spread = _never_below_0(float(v @ moments @ v) / records, blur)
+        spread = never_below_0(float(v @ moments @ v) / records, blur)
         rows = rows[:-1][seen]
         noise = sigma**2 / spread**2 * (rows @ rows.T)
 
@@ -214,15 +215,6 @@ class Linear(OfOutcome, OneSum):
         """(size,) a half where the square of a number is sent, less the half."""
         left, right = self._pairs
         return np.where((left == right) & (left > 0), 0.5, 0.0)
-
-
-def _never_below_0(variance: float, error: float) -> float:
-    """What a variance is on average, none below 0, of which a number with this noise is known."""
-    from scipy.special import log_ndtr  # which takes long to import
-
-    z = max(variance / error, -20.0)
-    excess = math.exp(-z * z / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)  # normal, cut at 0
-    return error * (z + excess)
 
 
 def _distance(numbers: int, classes: int, pairs: int, a: int, m: int, r: int) -> int:
