@@ -22,7 +22,7 @@ from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Answer, OneSum, in_own_groups
-from hubbub.estimation.survival import SurvivalCourse
+from hubbub.estimation.survival import Survival, SurvivalCourse
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))
@@ -141,6 +141,15 @@ def test_an_interval_of_incidence_ends_where_its_own_noise_leaves_it() -> None:
     assert course.by_kind[0] == pytest.approx(events, abs=1e-6)
     rows = of(asked.answer(sums, 10.0), "incidence")
     assert [(row.level, row.low) for row in rows] == [("relapse by 24", 0), ("death by 24", 0)]
+
+
+def test_survival_is_whole_where_noise_makes_events_and_takes_them_off() -> None:
+    """A limit below none counted as none before it was pooled: of 95 % intervals .87 held 1."""
+    sets = Survival(time=TIME, event=DIED, edges=MONTHS).sets
+    events = np.zeros(sets.bins)
+    events[[8, 9]] = 60.0, -60.0
+    course = SurvivalCourse(sets, sets.coded(events, np.full(sets.bins + 1, 2000.0)), 10.0)
+    assert course.ends(normal_quantile(0.95))[1][[8, 9, -1]] == pytest.approx(1.0)
 
 
 def test_with_one_kind_of_event_incidence_has_the_error_of_survival() -> None:

@@ -330,7 +330,7 @@ class Quantiles(OneSum):
     def _monotone(self, sums: Array) -> Array:
         """(bins + 1,) the distribution function at the edges, made to rise within 0 and 1."""
         below = self._below @ sums / float(self._code.totals[-1] @ sums)
-        return rising(np.clip(below, 0.0, 1.0))
+        return np.clip(rising(below), 0.0, 1.0)
 
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         z, first = intervals.normal_quantile(self.confidence), 1 - self._own

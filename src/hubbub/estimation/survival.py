@@ -245,7 +245,7 @@ class SurvivalCourse:
     @property
     def survived(self) -> Array:
         """(length,) the share without the event at the end of each bin, made to fall."""
-        return np.asarray(np.exp(-rising(np.maximum(self.hazard, 0.0))))
+        return np.asarray(np.exp(-np.maximum(rising(self.hazard), 0.0)))
 
     def ends(self, z: float) -> tuple[Array, Array]:
         """Survival's lower and upper limits at z standard deviations, both non-increasing.
@@ -260,9 +260,10 @@ class SurvivalCourse:
         variance = np.diag(self.covariance)
         noise = variance - self.greenwood
         root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
-        limits = (np.maximum(middle + sign * root, 0.0) for sign in (1, -1))
+        limits = (middle + sign * root for sign in (1, -1))
         weights = 1.0 / np.maximum(variance, 1e-300)
-        low, high = (np.exp(-rising(limit, weights)) for limit in limits)
+        # Made no less than 0 last: what is pooled would be above 0 for one limit that is.
+        low, high = (np.exp(-np.maximum(rising(limit, weights), 0.0)) for limit in limits)
         return intervals.around(self.survived, low, high)
 
     def band_quantile(self, confidence: float) -> float:
