@@ -57,9 +57,8 @@ At = Callable[[Array], tuple[Array, Array]]  # from effects to the score there, 
 # Where an upper end exists by fewer deviations, noise may have made it. None is told without one,
 # so that of those intervals which are told too few hold. An effect larger by 3 has hardly an event.
 _BARELY, _ALL = 2.0, 3.0
-_SURE_END = (
-    0.5  # of noise, times the deviations of an interval: there are twice the events it hides
-)
+# Of noise, times the deviations of an interval: there are twice the events that it hides.
+_SURE_END = 0.5
 # How far an interval is looked for, how exactly, in how many tries; and information that is none.
 _FURTHEST, _END, _MOST_TRIED, _NONE = 20.0, 1e-11, 200, 1e-9
 
