@@ -25,6 +25,7 @@ from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.number_format import at_least, at_most, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy import arguments
+from hubbub.core.runs.spending import left_under
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
@@ -73,12 +74,7 @@ class LedgerBooks:
     @property
     def left(self) -> float | None:
         """By how much epsilon may still grow, counted as the cap counts it."""
-        if self.cap is None:
-            return None
-        if self.filter is not None:
-            return 0.0 if self.least_cap is None else max(0.0, self.cap.epsilon - self.least_cap)
-        spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
-        return max(0.0, self.cap.epsilon - spent)
+        return left_under(self.cap, self.filter, self.tally)
 
     def after(self, plan: Plan, beside: Sequence[Plan] = ()) -> float:
         """What the cap, or the plan's goal without one, counts once a plan's study is over.
