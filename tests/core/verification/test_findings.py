@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 from hubbub import VERSION
+from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.exposure import stated_adversary
 from hubbub.core.planning.query import Turn
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
 from hubbub.core.verification.evidence.claims import _asked_claims, by_version
-from hubbub.core.verification.evidence.collecting import digests_of
+from hubbub.core.verification.evidence.collecting import digests_of, part_of
 from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
@@ -31,6 +33,12 @@ from hubbub.core.verification.evidence.evidence_file import (
     difference,
     judged,
 )
+from hubbub.core.verification.evidence.silo_parts import (
+    SiloWords,
+    _wrong_in,
+    attested_findings,
+)
+from hubbub.core.verification.replay import checking
 from hubbub.core.verification.replay.checking import (
     METRICS,
     NOTES,
@@ -51,6 +59,7 @@ from hubbub.core.verification.replay.session_findings import (
     query_count_findings,
     told_findings,
 )
+from hubbub.core.verification.transcript.frame_records import plain_roster
 
 NAMES = ("aggregator", "a", "b", "c")
 
@@ -97,6 +106,62 @@ def evidence(attempts: int, *silos: dict[str, Any]) -> dict[str, Any]:
 
 def wrongs(found: Any) -> list[str]:
     return [one.claim for one in found if not one.holds]
+
+
+def test_p15_a_silos_word_counts_for_its_study_and_for_sessions_with_transcripts() -> None:
+    keys, study, session = Keys.generate("a", "silo"), bytes(32), bytes(16)
+
+    def wrong_with(study: bytes = study, sessions: tuple[bytes, ...] = (session,)) -> str:
+        part = part_of(
+            keys,
+            study=study,
+            sessions=sessions,
+            ledger_head=bytes(32),
+            ledger_rows=2,
+            attempts=1,
+        )
+        this: Any = SimpleNamespace(id=bytes(32))
+        return _wrong_in(part, {"a": keys.identity}, {session.hex()}, this)
+
+    assert wrong_with() == ""
+    assert wrong_with(study=bytes(31) + b"1") == "it is about another study"
+    odd = "it names a session of which there is no transcript"
+    assert wrong_with(sessions=(session, bytes(15) + b"1")) == odd
+
+
+def test_evidence_of_a_session_without_a_transcript_is_none_of_the_run() -> None:
+    roster = plain_roster(Roster.of([Keys.generate("a", "aggregator")]))
+    shown = {"session": bytes(16).hex(), "frames": []}
+    content = {"roster": roster, "attested": [shown], "transcripts": []}
+    study: Any = SimpleNamespace(attestation=SimpleNamespace(to_dict=dict))
+    words = SiloWords(wrongs=(), doubtful=())
+    found = [one.verdict for one in attested_findings(content, study, words)]
+    assert "wrong: of one there is no transcript" in found
+
+
+def test_a_transcript_of_another_study_is_none_of_the_run() -> None:
+    header: Any = SimpleNamespace(study=bytes(31) + b"1", round_parameters=None)
+    plan: Any = SimpleNamespace(study=SimpleNamespace(id=bytes(32)))
+    with pytest.raises(IntegrityError, match="to be of this study, found another's"):
+        checking._round_parameters(Path("a.frames"), header, plan)
+
+
+def test_a_collection_is_not_believed_about_what_is_asked_at_the_released_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Silos of a collection sum at their first weights."""
+    player = object()
+    monkeypatch.setattr(checking, "_round_parameters", lambda *_: None)
+    monkeypatch.setattr(checking, "other_player", lambda *_: player)
+    header: Any = SimpleNamespace(purpose="validation")
+
+    def plan(is_asked_last: bool) -> Any:
+        query = SimpleNamespace(is_asked_last=is_asked_last)
+        return SimpleNamespace(planned=lambda _: SimpleNamespace(query=query))
+
+    assert checking._replay(Path("a"), header, plan(False), None) is player
+    with pytest.raises(IntegrityError, match="began once the model was released"):
+        checking._replay(Path("a"), header, plan(True), None)
 
 
 @pytest.mark.parametrize(("made", "fits"), [(4, True), (5, False)])
