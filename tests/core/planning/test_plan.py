@@ -24,12 +24,14 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning import exposure, noise_shares, planned_query
 from hubbub.core.planning import study_plan as planning
 from hubbub.core.planning.accounts import Account, account_of, releases, releases_of_units
+from hubbub.core.planning.exposure import epsilon_against
+from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.noise_shares import shares_of, sharing_silos
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import certificate_for, grid_for
 from hubbub.core.planning.random_projection import RandomProjection
 from hubbub.core.privacy.accountant import Composition
-from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.certificate import EXACT, Certificate
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.core.protocol.primitives.wire import OVERHEAD
@@ -1058,3 +1060,18 @@ def test_the_json_holds_the_promised_keys_and_no_infinity():
         assert row["epsilon"] != inf
     assert "Infinity" not in made.to_json()
     assert table["study_id"] == made.study.id.hex()
+
+
+def test_p13_no_epsilon_is_claimed_where_a_sum_beside_the_training_has_hardly_any_noise() -> None:
+    training = Mechanism(
+        purpose="training",
+        relation="add-remove",
+        delta=1e-5,
+        steps=10,
+        clip=1.0,
+        noise_multiplier=1.0,
+    )
+    beside = replace(training, purpose="evaluation", steps=1, noise_multiplier=1e-4)
+    account = account_of(training)
+    told = epsilon_against(account, EXACT, 1e-5, 10, 1.0, 1.0, 0, beside=(beside,))
+    assert told == inf

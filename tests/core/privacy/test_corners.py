@@ -13,6 +13,7 @@ from scipy.integrate import quad
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.privacy.composition import ComposedLaw
+from hubbub.core.privacy.discretise import Rest, _moved
 from hubbub.core.privacy.dominating_pairs import _honest_members
 from hubbub.core.privacy.laws import Removal, Reversed
 from hubbub.core.privacy.transform import coarse_law_of, frame_for_delta, grid
@@ -46,6 +47,12 @@ def test_p10_weights_agree_with_whole_numbers() -> None:
     for member, weight in zip(members.tolist(), weights.tolist(), strict=True):
         exact = Fraction(comb(40, member) * comb(20, 25 - member), comb(60, 25))
         assert weight == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_p12_a_loss_past_all_floats_moves_no_cuts() -> None:
+    """Q has nothing left of it, so how far it is above its cut cannot be said."""
+    one = np.ones(1)
+    assert list(_moved(700 * one, one, 0 * one, Rest(cut=0, p=0.5, q=0.0))) == []
 
 
 def composed(sign: int) -> ComposedLaw:

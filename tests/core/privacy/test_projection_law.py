@@ -42,6 +42,7 @@ from hubbub.core.privacy.dominating_pairs import release as release_of
 from hubbub.core.privacy.laws import Enclosed, ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.core.privacy.projected_step import (
     ProjectedRemoval,
+    _gathered_radii,
     projection_factor,
     release_by_signs,
     release_projected,
@@ -637,3 +638,17 @@ def test_sums_too_long_for_the_grid_are_refused_by_the_plan(kind: str) -> None:
     with pytest.raises(StudyError, match="lower one of them"):
         certified(many, 8, 10**7)
     certified(many, 8, 100)
+
+
+@pytest.mark.parametrize("distance", [1.0, 20.0, 60.0])
+def test_p8_a_level_of_the_tail_is_no_less_than_its_mean_however_far_records_are_apart(
+    distance: float,
+) -> None:
+    ends, weights, missing = _gathered_radii(2, 1, distance)
+    levels = missing + np.cumsum(weights[::-1])[::-1][1:]
+    for first, last, level in zip(ends[:-1], ends[1:], levels, strict=True):
+        radii = np.linspace(first, last, 4001)
+        slopes = np.exp(-(radii**2 - first**2) * distance**2 / 8)
+        mean = np.trapezoid(slopes * sign_tail(radii, 2), radii) / np.trapezoid(slopes, radii)
+        assert level >= (1 - 1e-5) * mean  # which a trapezium is above
+    assert missing == sign_tail(ends[-1:], 2)[0]

@@ -221,7 +221,7 @@ class World:
     ) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
         parameters = np.full(self.round_parameters.parameters, value, dtype=np.float32)
-        payload = self.round_parameters.model_payload(active, parameters, row)
+        payload = b"".join(self.round_parameters.model_parts(active, parameters, row))
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def request(

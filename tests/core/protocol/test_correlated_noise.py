@@ -397,8 +397,8 @@ def test_p25_a_silo_adds_the_row_of_the_attempt_even_if_it_could_not_pay_for_the
 
 def test_p25_numbers_of_rows_are_in_models_only_where_noise_is_correlated() -> None:
     plain, parameters = world().round_parameters, np.zeros(2, dtype=np.float32)
-    assert len(W.round_parameters.model_payload(ALL, parameters, 7)) == 4 + len(
-        plain.model_payload(ALL, parameters, 7)
+    assert len(b"".join(W.round_parameters.model_parts(ALL, parameters, 7))) == 4 + len(
+        b"".join(plain.model_parts(ALL, parameters, 7))
     )
     assert W.round_parameters.noise_epoch == 3
     assert plain.noise_epoch == 1

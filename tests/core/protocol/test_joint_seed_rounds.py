@@ -102,7 +102,7 @@ class Table:
 
     def model(self, round: int, attempt: int, active: Sequence[int] = SILOS) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        payload = self.round_parameters.model_payload(active, PARAMETERS)
+        payload = b"".join(self.round_parameters.model_parts(active, PARAMETERS))
         return self.world.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def link(self, sender: int, payload: bytes, round: int = 1, attempt: int = 0) -> bytes:
@@ -604,7 +604,7 @@ def test_a_second_attempt_for_the_same_time_names_the_aggregator(change: str) ->
     table.begin(1, 0)
     revealed = table.silos[1].reveal()
     active = (1, 2, 3) if change == "active" else SILOS
-    payload = table.round_parameters.model_payload(active, PARAMETERS + (change == "model"))
+    payload = b"".join(table.round_parameters.model_parts(active, PARAMETERS + (change == "model")))
     second = table.world.forge(0, Tag.MODEL, payload, round=1, attempt=0)
     with refused("aggregator", "a mask is never used twice"):
         table.silos[1].accept(second)
@@ -671,7 +671,7 @@ def forged_model(table: Table) -> bytes:
 
 
 def others_model(table: Table) -> bytes:
-    payload = table.round_parameters.model_payload(SILOS, PARAMETERS)
+    payload = b"".join(table.round_parameters.model_parts(SILOS, PARAMETERS))
     return table.world.forge(2, Tag.MODEL, payload, round=1)
 
 
@@ -688,7 +688,7 @@ def no_round(table: Table) -> bytes:
 
 
 def not_finite(table: Table) -> bytes:
-    payload = table.round_parameters.model_payload(SILOS, PARAMETERS * np.float32("nan"))
+    payload = b"".join(table.round_parameters.model_parts(SILOS, PARAMETERS * np.float32("nan")))
     return table.world.forge(0, Tag.MODEL, payload, round=1)
 
 

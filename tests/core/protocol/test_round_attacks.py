@@ -69,20 +69,20 @@ def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
 @BOTH
 @pytest.mark.parametrize("sender", [1, 2, 4])
 def test_only_the_aggregator_opens_a_round(w: World, sender: int) -> None:
-    payload = w.round_parameters.model_payload(ALL, NO_MODEL)
+    payload = b"".join(w.round_parameters.model_parts(ALL, NO_MODEL))
     with refused(w.roster.name(sender), "expected a MODEL from the aggregator"):
         silo(w, 1).accept(w.forge(sender, Tag.MODEL, payload, round=1))
 
 
 @pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.MODEL])
 def test_only_a_model_opens_a_round(tag: Tag) -> None:
-    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
+    payload = b"".join(PAIRWISE.round_parameters.model_parts(ALL, NO_MODEL))
     with refused("relay", f"expected a MODEL from the aggregator to everybody, got a {tag.name}"):
         silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, tag, payload, round=1))
 
 
 def test_a_model_for_one_silo_only_is_refused() -> None:
-    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
+    payload = b"".join(PAIRWISE.round_parameters.model_parts(ALL, NO_MODEL))
     with refused("aggregator", "expected a MODEL from the aggregator to everybody"):
         silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, payload, round=1, receiver=1))
 
@@ -179,7 +179,7 @@ def test_a_model_of_numbers_that_are_none_is_refused(value: float) -> None:
 
 
 def test_a_model_of_an_earlier_session_is_refused() -> None:
-    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
+    payload = b"".join(PAIRWISE.round_parameters.model_parts(ALL, NO_MODEL))
     old = PAIRWISE.forge(0, Tag.MODEL, payload, round=1, session=bytes(16))
     with refused("relay", "a replay"):
         silo(PAIRWISE, 1).accept(old)

@@ -29,7 +29,7 @@ def test_numbers_are_rounded_to_the_nearest_and_ties_to_even(
     drawn = np.random.default_rng(5).integers(0, 0x7F00_0000, size=200, dtype=np.uint32)
     bits = np.concatenate([np.array(BITS, dtype=np.uint32), drawn])
     numbers = replace(WORLD.round_parameters, short_models=True, parameters=bits.size)
-    payload = numbers.model_payload(WORLD.roster.silos, bits.view(np.float32))
+    payload = b"".join(numbers.model_parts(WORLD.roster.silos, bits.view(np.float32)))
     frame = unverified(WORLD.forge(0, Tag.MODEL, payload, round=1))
     active, model = numbers.read_model(frame, "aggregator", frozenset(WORLD.roster.silos))
     wanted = np.array([reference(int(one)) << 16 for one in bits], dtype=np.uint32)
@@ -41,7 +41,9 @@ def test_numbers_are_rounded_to_the_nearest_and_ties_to_even(
 def test_a_long_model_is_two_bytes_a_number_too_long_where_short_ones_are_sent() -> None:
     short = replace(WORLD.round_parameters, short_models=True)
     values = np.ones(WORLD.round_parameters.parameters, dtype=np.float32)
-    long, cut = (one.model_payload([1, 2, 3], values) for one in (WORLD.round_parameters, short))
+    long, cut = (
+        b"".join(one.model_parts([1, 2, 3], values)) for one in (WORLD.round_parameters, short)
+    )
     assert len(long) - len(cut) == 2 * values.size
     frame = unverified(WORLD.forge(0, Tag.MODEL, long, round=1))
     with refused("aggregator", "expected a MODEL of"):

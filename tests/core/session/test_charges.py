@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.session.ask import Call
+from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.offer import RefusedError
 from hubbub.core.session.party import Membership, SiloParty
 from protocol.parties import sessions_of, world
@@ -164,3 +167,36 @@ def test_p9_what_is_drawn_together_is_revealed_at_the_model_and_answered_at_the_
     assert silo.done == ["accepted", "charged 1.0", "revealed"]
     assert one.take(Call.SEED, [b"link", b"other"])() == [b"masked", b"share"]
     assert silo.done[3:] == ["learned 2", "answered"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_p4_a_mask_graph_is_counted_before_a_silos_share_of_its_seed_is_shown(
+    refused: bool,
+) -> None:
+    done: list[str] = []
+
+    def permit() -> None:
+        done.append("counted")
+        if refused:
+            raise BudgetError("no graph is left")
+
+    made = party(Answering(), permit=permit)
+    agreement: Any = SimpleNamespace(reveal=lambda parts: done.append("shown") or b"share")
+    made._agreement = agreement
+    if refused:
+        with pytest.raises(BudgetError):
+            made.take(Call.REVEAL, [])
+    else:
+        assert made.take(Call.REVEAL, [])() == [b"share"]
+    assert done == (["counted"] if refused else ["counted", "shown"])
+
+
+def test_evidence_is_bound_to_all_that_names_its_party_each_with_its_length() -> None:
+    """What machines of other versions put into their quotes, spelled out (docs/attestation.md)."""
+    session = AttestedSession(**vars(W.channel()), attests=Any, at=0)
+    silo, nonces = W.roster.parties[2], bytes(range(32))
+    name = f"2:silo:{silo.name}".encode()
+    parts = (session.study, session.session, name, silo.verifying, silo.sealing, nonces)
+    told = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    expected = hashlib.sha512(b"hubbub report data v1" + told).digest()
+    assert session.report_data(2, nonces) == expected

@@ -74,7 +74,9 @@ def test_p8_a_sum_comes_back_by_the_matrix_of_the_model_as_silos_read_it() -> No
     )
     model = np.array([1.0, np.pi], np.float32)
     sums.round(1, model, 1)
-    frame = unverified(WORLD.forge(0, Tag.MODEL, numbers.model_payload([1, 2, 3], model), round=1))
+    frame = unverified(
+        WORLD.forge(0, Tag.MODEL, b"".join(numbers.model_parts([1, 2, 3], model)), round=1)
+    )
     _, read = numbers.read_model(frame, "aggregator", frozenset(WORLD.roster.silos))
     assert read.tobytes() != model.tobytes()
     assert lift.call_args.args[1] == draw_of(bytes(32), 1, 0, read)

@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 from hubbub import VERSION
+from hubbub.core.errors import IntegrityError
 from hubbub.core.planning.exposure import stated_adversary
 from hubbub.core.planning.query import Turn
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
 from hubbub.core.verification.evidence.claims import _asked_claims, by_version
-from hubbub.core.verification.evidence.collecting import digests_of
+from hubbub.core.verification.evidence.collecting import digests_of, part_of
 from hubbub.core.verification.evidence.evidence_file import (
     NOT_VERIFIABLE,
     REDERIVED,
@@ -31,11 +33,19 @@ from hubbub.core.verification.evidence.evidence_file import (
     difference,
     judged,
 )
+from hubbub.core.verification.evidence.silo_parts import (
+    SiloWords,
+    _wrong_in,
+    attested_findings,
+)
+from hubbub.core.verification.replay import checking
 from hubbub.core.verification.replay.checking import (
     METRICS,
+    NOTES,
     _beside,
     _uncomputed,
     altered_files,
+    notes_findings,
     row_findings,
     score_findings,
     spending_findings,
@@ -49,6 +59,7 @@ from hubbub.core.verification.replay.session_findings import (
     query_count_findings,
     told_findings,
 )
+from hubbub.core.verification.transcript.frame_records import plain_roster
 
 NAMES = ("aggregator", "a", "b", "c")
 
@@ -74,10 +85,18 @@ def session(attempts: int, purpose: str = "training", begun: int | None = None) 
     roster = SimpleNamespace(name=lambda index: NAMES[index])
     played = ReplayedSession(
         attempts=attempts,
+        answered_by={number: number for number in range(1, attempts + 1)},
         begun=attempts if begun is None else begun,
         answers=Counter(dict.fromkeys((1, 2, 3), attempts)),
     )
     return SimpleNamespace(purpose=purpose, roster=roster), played
+
+
+def metric_plan() -> Any:
+    """Every attempt of four costs an epsilon of 1."""
+    plan = a_plan()
+    plan.epsilon_after = float
+    return plan
 
 
 def evidence(attempts: int, *silos: dict[str, Any]) -> dict[str, Any]:
@@ -87,6 +106,62 @@ def evidence(attempts: int, *silos: dict[str, Any]) -> dict[str, Any]:
 
 def wrongs(found: Any) -> list[str]:
     return [one.claim for one in found if not one.holds]
+
+
+def test_p15_a_silos_word_counts_for_its_study_and_for_sessions_with_transcripts() -> None:
+    keys, study, session = Keys.generate("a", "silo"), bytes(32), bytes(16)
+
+    def wrong_with(study: bytes = study, sessions: tuple[bytes, ...] = (session,)) -> str:
+        part = part_of(
+            keys,
+            study=study,
+            sessions=sessions,
+            ledger_head=bytes(32),
+            ledger_rows=2,
+            attempts=1,
+        )
+        this: Any = SimpleNamespace(id=bytes(32))
+        return _wrong_in(part, {"a": keys.identity}, {session.hex()}, this)
+
+    assert wrong_with() == ""
+    assert wrong_with(study=bytes(31) + b"1") == "it is about another study"
+    odd = "it names a session of which there is no transcript"
+    assert wrong_with(sessions=(session, bytes(15) + b"1")) == odd
+
+
+def test_evidence_of_a_session_without_a_transcript_is_none_of_the_run() -> None:
+    roster = plain_roster(Roster.of([Keys.generate("a", "aggregator")]))
+    shown = {"session": bytes(16).hex(), "frames": []}
+    content = {"roster": roster, "attested": [shown], "transcripts": []}
+    study: Any = SimpleNamespace(attestation=SimpleNamespace(to_dict=dict))
+    words = SiloWords(wrongs=(), doubtful=())
+    found = [one.verdict for one in attested_findings(content, study, words)]
+    assert "wrong: of one there is no transcript" in found
+
+
+def test_a_transcript_of_another_study_is_none_of_the_run() -> None:
+    header: Any = SimpleNamespace(study=bytes(31) + b"1", round_parameters=None)
+    plan: Any = SimpleNamespace(study=SimpleNamespace(id=bytes(32)))
+    with pytest.raises(IntegrityError, match="to be of this study, found another's"):
+        checking._round_parameters(Path("a.frames"), header, plan)
+
+
+def test_a_collection_is_not_believed_about_what_is_asked_at_the_released_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Silos of a collection sum at their first weights."""
+    player = object()
+    monkeypatch.setattr(checking, "_round_parameters", lambda *_: None)
+    monkeypatch.setattr(checking, "other_player", lambda *_: player)
+    header: Any = SimpleNamespace(purpose="validation")
+
+    def plan(is_asked_last: bool) -> Any:
+        query = SimpleNamespace(is_asked_last=is_asked_last)
+        return SimpleNamespace(planned=lambda _: SimpleNamespace(query=query))
+
+    assert checking._replay(Path("a"), header, plan(False), None) is player
+    with pytest.raises(IntegrityError, match="began once the model was released"):
+        checking._replay(Path("a"), header, plan(True), None)
 
 
 @pytest.mark.parametrize(("made", "fits"), [(4, True), (5, False)])
@@ -169,7 +244,8 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
     ("epsilons", "fits"),
     [
         ((1.0, 2.0, 4.0), True),
-        ((1.0, 2.5, 9.0), True),
+        ((1.0, 2.5, 4.0), False),
+        ((1.0, 2.0, 9.0), False),
         ((0.9, 2.0, 4.0), False),
         # As much as its step had spent, and not as the attempts that the evidence counts.
         ((1.0, 2.0, 3.0), False),
@@ -180,10 +256,33 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
 def test_every_row_of_metrics_tells_what_was_spent_by_then(
     tmp_path: Path, epsilons: tuple[float | str, ...], fits: bool
 ) -> None:
-    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4), beside=())
     rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]
     (tmp_path / METRICS).write_text("\n".join(rows))
-    (found,) = row_findings(tmp_path / METRICS, plan, evidence(4))
+    (found,) = row_findings(tmp_path / METRICS, metric_plan(), evidence(4), [session(4)])
+    assert found.holds == fits
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "fits"),
+    [
+        ((1.0, 3.0, 4.0), True),
+        ((2.0, 4.0, 4.0), True),
+        ((1.0, 2.9, 4.0), False),
+        ((2.1, 4.0, 4.0), False),
+    ],
+)
+def test_a_row_of_metrics_may_count_an_attempt_of_which_nothing_says_when_it_was_charged(
+    tmp_path: Path, epsilons: tuple[float, ...], fits: bool
+) -> None:
+    rows = [json.dumps({"step": step, "epsilon": one}) for step, one in enumerate(epsilons, 1)]
+    (tmp_path / METRICS).write_text("\n".join(rows))
+    # The second attempt gave no sum, and of one of four there is no trace.
+    sessions = [session(2), session(1)]
+    sessions[0][1].answered_by, sessions[1][1].answered_by = {1: 1}, {2: 1}
+    evaluations = session(9, "evaluation")
+    (found,) = row_findings(
+        tmp_path / METRICS, metric_plan(), evidence(4), [*sessions, evaluations]
+    )
     assert found.holds == fits
 
 
@@ -194,15 +293,22 @@ def test_every_row_of_metrics_tells_what_was_spent_by_then(
         ((1, 2, 2), {"accuracy": 0.9}, [REDERIVED, NOT_VERIFIABLE]),
         ((2, 1), {}, ["wrong"]),
         ((1, 5), {}, ["wrong"]),  # of 4
+        ((1, 1, 2), {}, ["wrong"]),
+        ((1, 2, 2, 2), {}, ["wrong"]),
+        ((4, 4), {}, ["wrong"]),  # with the same epsilon
     ],
 )
 def test_steps_of_metrics_go_up_and_what_else_they_say_is_told_as_not_computed(
     tmp_path: Path, steps: tuple[int, ...], scores: dict[str, float], verdicts: list[str]
 ) -> None:
-    plan: Any = SimpleNamespace(epsilon_after=float, mechanism=SimpleNamespace(steps=4), beside=())
-    rows = [json.dumps({"step": step, "epsilon": 9.0} | scores) for step in steps]
+    plan = metric_plan()
+    epsilons = [*map(float, steps[:-1]), 4.0]
+    rows = [
+        json.dumps({"step": step, "epsilon": epsilon} | scores)
+        for step, epsilon in zip(steps, epsilons, strict=True)
+    ]
     (tmp_path / METRICS).write_text("\n".join(rows))
-    found = list(row_findings(tmp_path / METRICS, plan, evidence(4)))
+    found = list(row_findings(tmp_path / METRICS, plan, evidence(4), [session(4)]))
     assert [one.verdict.split(":")[0] for one in found] == verdicts
     assert {one.files for one in found} == {(METRICS,)}
 
@@ -222,7 +328,9 @@ MODELS = {1: b"after 2", 2: b"after 4"}
         ({2: 20.0, 3: None, 4: 40.0}, [scored(MODELS)], REDERIVED),
         ({2: 20.000000001, 4: 40.0}, [scored(MODELS)], REDERIVED),
         # A row that was lost in an interruption is none, and the other sum is of a session after.
-        ({4: 40.0}, [scored({1: MODELS[1]}), scored({2: MODELS[2]})], REDERIVED),
+        ({4: 40.0}, [scored({1: MODELS[1]}), scored({2: MODELS[2]})], NOT_VERIFIABLE),
+        ({2: 20.0}, [scored(MODELS)], NOT_VERIFIABLE),
+        ({2: None, 4: 40.0}, [scored(MODELS)], "wrong"),
         ({2: 20.1, 4: 40.0}, [scored(MODELS)], "wrong"),
         ({2: 40.0, 4: 20.0}, [scored(MODELS)], "wrong"),
         ({2: 20.0, 3: 20.0}, [scored(MODELS)], "wrong"),
@@ -247,7 +355,11 @@ def test_scores_in_metrics_are_those_of_the_sums_at_the_models_of_their_steps(
         purpose="evaluation", query=query, mechanism=mechanism, total_sigma=20.0
     )
     plan: Any = SimpleNamespace(
-        beside=(asked,), study=None, mechanism=mechanism, epsilon_after=lambda _: 1.0
+        beside=(asked,),
+        study=None,
+        mechanism=mechanism,
+        main=planned(),
+        epsilon_after=lambda _: 1.0,
     )
     main: Any = SimpleNamespace(
         judged=judged, states_after=lambda step: {f"after {step}".encode(), b"the result"}
@@ -263,14 +375,39 @@ def test_scores_in_metrics_are_those_of_the_sums_at_the_models_of_their_steps(
     found = score_findings(path, plan, asked, main, done)
     assert found.verdict.split(":")[0] == verdict
     # Nothing else is in the rows, and nothing is told as not computed that was looked at.
-    looked_at = [one.verdict for one in row_findings(path, plan, evidence(4), has_scores=True)]
+    rows_found = row_findings(path, plan, evidence(4), done, has_scores=True)
+    looked_at = [one.verdict for one in rows_found]
     assert looked_at == [REDERIVED]
-    assert len(list(row_findings(path, plan, evidence(4)))) == 2
+    assert len(list(row_findings(path, plan, evidence(4), done))) == 2
     path.write_text("not JSON")
     if sessions and verdict == REDERIVED:
         assert not score_findings(path, plan, asked, main, done).holds
         path.unlink()
         assert score_findings(path, plan, asked, main, done).holds
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({}, True),
+        ({"sessions": {"training": ["ab", "cd"], "evaluation": []}}, True),  # one without a frame
+        ({"study": "02"}, False),
+        ({"baseline": "trusted"}, False),
+        ({"sessions": {"training": [], "evaluation": ["ab"]}}, False),
+        ({"sessions": {}}, False),
+        ({"sessions": 3}, False),
+    ],
+)
+def test_a_run_notes_the_sessions_of_its_transcripts(
+    tmp_path: Path, changed: dict[str, Any], fits: bool
+) -> None:
+    noted = {"study": "01", "baseline": None, "sessions": {"training": ["ab"]}} | changed
+    (tmp_path / NOTES).write_text(json.dumps(noted))
+    header: Any = SimpleNamespace(purpose="training", session=b"\xab")
+    study: Any = SimpleNamespace(id=b"\x01")
+    found, other = notes_findings(tmp_path / NOTES, study, [header])
+    assert (found.holds, other.verdict) == (fits, NOT_VERIFIABLE)
+    assert found.files == other.files == (NOTES,)
 
 
 @pytest.mark.parametrize(

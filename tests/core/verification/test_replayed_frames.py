@@ -46,7 +46,7 @@ def kept(data: bytes) -> Kept:
 
 
 def model(numbers: RoundParameters, silos: tuple[int, ...], row: int = 1) -> bytes:
-    payload = numbers.model_payload(silos, ZEROS, row)
+    payload = b"".join(numbers.model_parts(silos, ZEROS, row))
     return W.forge(0, Tag.MODEL, payload, round=row)
 
 
@@ -108,7 +108,7 @@ def test_p25_who_was_not_in_the_nodes_total_does_not_come_back_either() -> None:
     header = Header(study=STUDY, session=SESSION, purpose="training", number=0, roster=w.roster)
     replay = Replay(header, numbers, None)
     replay._take(kept(w.rolled(ALL)[0]))
-    asked = w.forge(0, Tag.MODEL, numbers.model_payload(ALL, ZEROS, 1), round=1)
+    asked = w.forge(0, Tag.MODEL, b"".join(numbers.model_parts(ALL, ZEROS, 1)), round=1)
     replay._take(kept(asked))
     for silo in (1, 2, 3):
         payload = bytes(numbers.masked_bytes) + unverified(asked).digest
@@ -116,7 +116,7 @@ def test_p25_who_was_not_in_the_nodes_total_does_not_come_back_either() -> None:
     request = numbers.named_payload((1, 2, 3), unverified(asked).digest)
     for node in w.roster.nodes:
         replay._take(kept(w.forge(0, Tag.REQUEST, request, round=1, receiver=node)))
-    later = w.forge(0, Tag.MODEL, numbers.model_payload(ALL, ZEROS, 2), round=2)
+    later = w.forge(0, Tag.MODEL, b"".join(numbers.model_parts(ALL, ZEROS, 2)), round=2)
     with refused("aggregator", "expected 4 to stay away"):
         replay._take(kept(later))
 
@@ -154,7 +154,7 @@ def test_a_frame_of_another_session_or_version_is_no_part_of_this_one() -> None:
 
 
 def test_a_model_of_anybody_but_the_aggregator_opens_nothing() -> None:
-    payload = W.round_parameters.model_payload(ALL, ZEROS)
+    payload = b"".join(W.round_parameters.model_parts(ALL, ZEROS))
     for sender, receiver in ((1, 0xFFFFFFFF), (0, 1)):
         data = W.forge(sender, Tag.MODEL, payload, round=1, receiver=receiver)
         with pytest.raises(ProtocolError, match="from the aggregator to everybody"):
@@ -162,7 +162,7 @@ def test_a_model_of_anybody_but_the_aggregator_opens_nothing() -> None:
 
 
 def test_whoever_had_a_sum_asks_for_the_round_no_second_time() -> None:
-    again = W.round_parameters.model_payload(ALL, ZEROS)
+    again = b"".join(W.round_parameters.model_parts(ALL, ZEROS))
     second = W.forge(0, Tag.MODEL, again, round=1, attempt=1)
     replay = begun()
     answered(replay, W.round_parameters)
@@ -176,7 +176,7 @@ def test_whoever_had_a_sum_asks_for_the_round_no_second_time() -> None:
 def test_attempts_answers_and_sums_are_counted_as_they_were() -> None:
     replay = begun()
     answered(replay, W.round_parameters, ALL[:3])  # an answer is missing
-    again = W.round_parameters.model_payload(ALL, ZEROS)
+    again = b"".join(W.round_parameters.model_parts(ALL, ZEROS))
     replay._take(kept(W.forge(0, Tag.MODEL, again, round=1, attempt=1)))  # nobody answers
     replay._take(kept(asked := model(W.round_parameters, ALL, 2)))
     for silo in ALL:

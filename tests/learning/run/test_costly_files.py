@@ -168,5 +168,8 @@ def test_metrics_of_many_rows_are_looked_at_within_the_limit(
     accounts._epsilon_of.cache_clear()
     content = json.loads((folder / FILE).read_text())
     with limited(1):
-        assert next(row_findings(folder / "metrics.jsonl", planned, content)).verdict == NOT_CHECKED
-    assert next(row_findings(folder / "metrics.jsonl", planned, content)).verdict == REDERIVED
+        assert (
+            next(row_findings(folder / "metrics.jsonl", planned, content, [])).verdict
+            == NOT_CHECKED
+        )
+    assert next(row_findings(folder / "metrics.jsonl", planned, content, [])).verdict == REDERIVED

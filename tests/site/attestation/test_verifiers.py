@@ -140,6 +140,15 @@ def test_a_document_holds_until_it_says_and_no_second_longer(name: str) -> None:
         GOOD[name].evidence.verified(until + 1)
 
 
+@pytest.mark.parametrize("name", ["sgx", "tdx"])
+def test_a_quote_holds_until_the_second_before_its_collateral_ends(name: str) -> None:
+    end = GOOD[name].evidence.verified(GOOD[name].at).until
+    assert GOOD[name].evidence.verified(end - 1).until == end
+    with pytest.raises(AttestationError) as caught:
+        GOOD[name].evidence.verified(end)
+    assert caught.value.rule in ("expired", "chain")  # what ends is in a chain for the library
+
+
 def test_a_quote_whose_tcb_is_in_no_level_is_refused() -> None:
     with pytest.raises(AttestationError) as caught:
         OUTDATED.evidence.verified(OUTDATED.at)

@@ -187,7 +187,7 @@ def test_a_second_model_for_an_attempt_is_refused_and_the_aggregator_is_blamed(
     parties, grid = behind()
     session = opened(parties, phase_of(parties, grid))
     session.round(1)
-    payload = session.round_parameters.model_payload((1, 2, 3), session.initial + 1)
+    payload = b"".join(session.round_parameters.model_parts((1, 2, 3), session.initial + 1))
     where = {"session": session.rounds.session, "receiver": EVERYBODY, "round": 1, "attempt": 0}
     second = parties.sealed("aggregator", Tag.MODEL, payload, **where)
     blob = request(Call.MODEL, session.rounds.session, [second])

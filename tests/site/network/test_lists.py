@@ -758,7 +758,7 @@ class Hand:
         frame = self.parties.sealed(
             "aggregator",
             Tag.MODEL,
-            session.round_parameters.model_payload((1, 2, 3), session.initial),
+            b"".join(session.round_parameters.model_parts((1, 2, 3), session.initial)),
             session=session.rounds.session,
             round=number,
             receiver=EVERYBODY,

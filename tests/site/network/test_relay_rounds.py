@@ -61,7 +61,9 @@ def model(
 ) -> bytes:
     """A MODEL as the aggregator may sign it."""
     silos = more.pop("silos", (1, 2, 3))
-    payload = session.round_parameters.model_payload(silos, more.pop("parameters", session.initial))
+    payload = b"".join(
+        session.round_parameters.model_parts(silos, more.pop("parameters", session.initial))
+    )
     where: dict[str, Any] = {"session": session.rounds.session, "receiver": EVERYBODY}
     said = where | {"round": round, "attempt": attempt} | more
     return parties.sealed("aggregator", Tag.MODEL, payload, **said)
@@ -787,7 +789,7 @@ def test_p15_what_was_paid_for_and_not_answered_is_not_answered_after_the_end(
         call, parts = Call.SEED, [frames[0] for frames in shown.values()]
     else:  # the row of the first attempt pays for the second one too
         session.rounds.round(1, session.initial, 1)
-        payload = session.round_parameters.model_payload((1, 2, 3), session.initial, 2)
+        payload = b"".join(session.round_parameters.model_parts((1, 2, 3), session.initial, 2))
         where = {"session": name, "receiver": EVERYBODY, "round": 2}
         call, parts = Call.MODEL, [parties.sealed("aggregator", Tag.MODEL, payload, **where)]
     said = last_word(parties, session, "ann")

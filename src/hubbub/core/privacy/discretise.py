@@ -171,7 +171,7 @@ def _moved(losses: Array, p: Array, q: Array, rest: Rest) -> Iterator[tuple[Arra
     # large losses that is more than all else.
     shift = ratio = height = 0.0
     for _ in range(_MOVES):
-        if rest.p <= _LARGE:
+        if rest.p <= _LARGE or rest.q <= 0:  # beyond what a float holds, no move reaches it
             return
         before, height = height, log(rest.p / rest.q) - float(losses[max(rest.cut, 0)]) - shift
         ratio = min(height / before, 0.5) if before > 0 else 0.0  # it falls as a geometric series

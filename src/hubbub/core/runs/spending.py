@@ -14,6 +14,7 @@ from typing import Any
 
 from hubbub.core.errors import StudyError
 from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_filter import PrivacyFilter
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.ledger.tally import Tally
 from hubbub.core.study.parties import Privacy
@@ -63,7 +64,7 @@ def spending(
         relation=privacy.relation,
         charge=sum(max(map(len, purposes.values())) for purposes in sessions.values()),
         cap=None if ledger.cap is None else ledger.cap.epsilon,
-        left=_left(ledger),
+        left=left_under(ledger.cap, ledger.filter, ledger.tally),
     )
 
 
@@ -88,11 +89,10 @@ def certified(tally: Tally, privacy: Privacy) -> float | None:
     return epsilon if epsilon < inf else None
 
 
-def _left(ledger: Ledger) -> float | None:
-    """How much epsilon of the cap is left, as it counts it."""
-    cap = ledger.cap
+def left_under(cap: Cap | None, let_in: PrivacyFilter | None, tally: Tally) -> float | None:
+    """How much epsilon of a cap is left, as it counts it; None without one."""
     if cap is None:
         return None
-    if ledger.filter is not None:
-        return max(0.0, cap.epsilon - ledger.filter.epsilon(ledger.tally))
-    return max(0.0, cap.epsilon - ledger.epsilon(delta=cap.delta, relation=cap.relation))
+    if let_in is not None:
+        return max(0.0, cap.epsilon - let_in.epsilon(tally))
+    return max(0.0, cap.epsilon - tally.epsilon(delta=cap.delta, relation=cap.relation))

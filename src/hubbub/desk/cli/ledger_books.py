@@ -25,6 +25,7 @@ from hubbub.core.ledger.tally import Tally, attempts_of
 from hubbub.core.number_format import at_least, at_most, several
 from hubbub.core.planning.plan import Plan
 from hubbub.core.privacy import arguments
+from hubbub.core.runs.spending import left_under
 from hubbub.core.study.parties import Privacy
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.main import COMMANDS
@@ -44,7 +45,7 @@ class Outlook(NamedTuple):
 
     counted: float  # what `LedgerBooks.after` says of it alone
     together: float  # and beside what else is approved, where that was asked
-    verdict: Literal["no cap", "refused", "mixed", "waits", "fits"]
+    verdict: Literal["no cap", "unknown", "refused", "mixed", "waits", "fits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +74,7 @@ class LedgerBooks:
     @property
     def left(self) -> float | None:
         """By how much epsilon may still grow, counted as the cap counts it."""
-        if self.cap is None:
-            return None
-        if self.filter is not None:
-            return 0.0 if self.least_cap is None else max(0.0, self.cap.epsilon - self.least_cap)
-        spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
-        return max(0.0, self.cap.epsilon - spent)
+        return left_under(self.cap, self.filter, self.tally)
 
     def after(self, plan: Plan, beside: Sequence[Plan] = ()) -> float:
         """What the cap, or the plan's goal without one, counts once a plan's study is over.
@@ -107,7 +103,8 @@ class LedgerBooks:
         if cap is None:
             return Outlook(counted, counted, "no cap")
         if counted > cap.epsilon:
-            return Outlook(counted, counted, "refused")
+            unknown = counted == inf and self.mixes([plan])
+            return Outlook(counted, counted, "unknown" if unknown else "refused")
         if self.mixes([*beside, plan]):
             return Outlook(counted, counted, "mixed")
         together = self.after(plan, beside) if beside else counted
@@ -174,13 +171,12 @@ def spending(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> PlannedSpen
     of_cap = "" if (cap := books.cap) is None else f"of {cap.epsilon:g}"
     words = {
         "no cap": "no cap",
+        "unknown": "counts records and patients, which do not add up: will be refused",
         "refused": f"epsilon {at_most(counted)} {of_cap}: will be refused",
         "mixed": "patients beside records: may be refused",
         "waits": f"epsilon {at_most(together)} {of_cap} with what is approved: would wait",
         "fits": f"epsilon {at_most(counted)} {of_cap} ({cap and cap.studies} studies)",
     }[verdict]
-    if verdict == "refused" and counted == inf and books.mixes([plan]):
-        words = "counts records and patients, which do not add up: will be refused"
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
@@ -231,7 +227,7 @@ def after(path: Path, plan: Plan, beside: Sequence[Plan] = ()) -> str:
             f"{words}; but epsilon {at_most(together)} with what else is approved here "
             f"({names}), above the cap: what comes last waits until the cap is raised"
         )
-    if verdict == "refused":
+    if verdict in ("unknown", "refused"):
         refused = "its last steps" if books.filter is None else "it"
         return f"{words}, above the cap: the ledger will refuse {refused}"
     return words

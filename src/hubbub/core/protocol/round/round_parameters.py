@@ -159,14 +159,13 @@ class RoundParameters:
         """Bytes of the number of an attempt in its session."""
         return _ROW_BYTES if self.needs_every_attempt else 0
 
-    def model_payload(self, active: Iterable[int], parameters: Parameters, row: int = 0) -> bytes:
-        """The payload of a MODEL; `row` is the number of the attempt in its session, from 1."""
-        return b"".join(self.model_parts(active, parameters, row))
-
     def model_parts(
-        self, active: Iterable[int], parameters: Parameters, row: int
+        self, active: Iterable[int], parameters: Parameters, row: int = 0
     ) -> tuple[bytes, memoryview]:
-        """The same as who takes part and the model, which is not copied as it is."""
+        """The payload of a MODEL in two parts: who takes part, and the model, not copied as it is.
+
+        `row` is the number of the attempt in its session, from 1.
+        """
         head = self.bitmap(active) + row.to_bytes(_ROW_BYTES, "big")[: self._row_bytes]
         if self.short_models:
             return head, _upper_halves(parameters).data.cast("B")

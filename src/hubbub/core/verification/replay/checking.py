@@ -44,6 +44,7 @@ from hubbub.core.verification.evidence.collecting import (
     summary_of,
 )
 from hubbub.core.verification.evidence.evidence_file import (
+    CLOSE,
     MALFORMED,
     MODEL,
     RESTORE,
@@ -73,6 +74,7 @@ from hubbub.core.verification.replay.session_findings import (
     Sessions,
     attempt_findings,
     attempts_shown,
+    attempts_within,
     key_findings,
     query_count_findings,
     replay_findings,
@@ -85,14 +87,14 @@ from hubbub.core.verification.transcript.frame_records import FOLDER, Header, fi
 # Files are compared with the digests in the evidence, transcripts with their chains and with the
 # heads in the evidence, the evidence with its signature. Nothing is made again here, so it is
 # quick; what is damaged is named, with what to do, and is no reason to blame anybody. Of the
-# metrics, which are in no transcript, no row may tell less epsilon than was spent by then.
+# metrics, which are in no transcript, every row must tell the epsilon that was spent by then.
 
-METRICS = "metrics.jsonl"
+METRICS, NOTES = "metrics.jsonl", "run.json"
 _SCORES = "replay.scores"  # what a finding is about
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
 _CLAIM = (
-    "metrics.jsonl states at least the epsilon that each step had spent, and at the end "
-    "at least that of the attempts that the evidence counts"
+    "metrics.jsonl states the epsilon that each step had spent, and at the end that of the "
+    "attempts that the evidence counts"
 )
 
 
@@ -152,7 +154,7 @@ def score_findings(
 ) -> Finding:
     """Whether rows state the scores of a query that is asked between the main query's steps.
 
-    A sum whose row was lost in an interruption has none.
+    A sum whose row was lost in an interruption has none: it is the last of its session.
     """
     sessions = [played for header, played in done if header.purpose == planned.purpose]
     sums = [(number, played) for played in sessions for number in played.sums]
@@ -167,7 +169,7 @@ def score_findings(
             why = f"silos were asked at another model than that of step {step}, or twice"
             return wrong(claim, f"{why}; ask the aggregator to account for it").covering(_SCORES)
         scores[step] = _scores(plan, planned, played.sums[number])
-    why, names = "", _score_names(plan)
+    why, names, lacking = "", _score_names(plan), {*scores}
     try:
         # Before its first row an interrupted run has no such file.
         text = read_whole(path) if path.exists() else b""
@@ -175,8 +177,16 @@ def score_findings(
             stated = {name: row[name] for name in row if name in names}
             if stated and not why:
                 why = difference(stated, scores.get(row["step"], {}))
+                lacking -= {row["step"]}
     except MALFORMED as error:
         why = f"it cannot be read ({type(error).__name__})"
+    for played in sessions:
+        there = [number * planned.mechanism.every not in lacking for number in played.sums]
+        if there != sorted(there, reverse=True):
+            why = why or "a row between others lacks them"
+    if lacking and not why:
+        which = f"no row does of those after step {', '.join(map(str, sorted(lacking)))}"
+        return not_verifiable(f"that {claim}: {which}, as after an interruption").covering(_SCORES)
     return main.judged(claim, f"{why}; {RESTORE}" if why else "").covering(_SCORES)
 
 
@@ -196,9 +206,9 @@ def _between(plan: Plan) -> list[PlannedQuery[Query]]:
 
 
 def row_findings(
-    path: Path, plan: Plan, content: Plain, *, has_scores: bool = False
+    path: Path, plan: Plan, content: Plain, done: Sessions, *, has_scores: bool = False
 ) -> Iterator[Finding]:
-    """Whether every row's epsilon covers its step, and the last one's all attempts of the evidence.
+    """Whether every row's epsilon is its step's, and the last one's that of all attempts counted.
 
     The metrics themselves were measured by the aggregator on records that are not here, but for
     scores of noisy sums, which `score_findings` has looked at where the run `has_scores`.
@@ -207,11 +217,13 @@ def row_findings(
         rows = [json_value(line) for line in read_whole(path).splitlines()]
         measured = {name for row in rows for name in row} - {"step", "epsilon"}
         measured -= _score_names(plan) if has_scores else set()
-        steps = [0, *(count_of(row["step"]) for row in rows), plan.mechanism.steps]
-        least = [plan.epsilon_after(max(1, count_of(row["step"]))) for row in rows]
+        steps = [count_of(row["step"]) for row in rows]
         shown = [float(row["epsilon"]) for row in rows]
+        counted = int(content["epsilon"]["attempts"])
+        charged = [attempts_within(plan, done, counted, step) for step in steps]
         # Attempts after the last step, and those without a sum, were spent as well.
-        least[-1] = plan.epsilon_after(int(content["epsilon"]["attempts"]))
+        charged[-1] = counted, counted
+        due = [tuple(map(plan.epsilon_after, ends)) for ends in charged]
     except EffortError:
         yield not_checked(_CLAIM).on(METRICS)
         return
@@ -219,18 +231,37 @@ def row_findings(
         why = f"it cannot be read ({type(error).__name__}); {RESTORE}"
         yield wrong(_CLAIM, why).on(METRICS)
         return
-    short = [
-        f"row {number} states {epsilon:.6g}, but {due:.6g} was spent"
-        for number, (epsilon, due) in enumerate(zip(shown, least, strict=True), 1)
-        if not epsilon >= due * (1 - _ROUNDING)
+    odd = [
+        f"row {number} states {epsilon:.6g}, but {most if epsilon > most else least:.6g} was spent"
+        for number, (epsilon, (least, most)) in enumerate(zip(shown, due, strict=True), 1)
+        if not least * (1 - _ROUNDING) <= epsilon <= most * (1 + CLOSE)
     ]
-    if steps != sorted(steps):
-        short.append(f"its steps do not go up to {plan.mechanism.steps} at most")
-    yield judged(_CLAIM, f"{short[0]}; {RESTORE}" if short else "").on(METRICS)
+    # Attempts that were charged after the last step have a row of their own.
+    once = steps[:-1] if steps[-2:] == steps[-1:] * 2 and shown[-2] < shown[-1] else steps
+    if once != sorted({*once}) or once[-1] > plan.mechanism.steps:
+        odd.append(f"its steps do not go up to {plan.mechanism.steps} at most, each once")
+    yield judged(_CLAIM, f"{odd[0]}; {RESTORE}" if odd else "").on(METRICS)
     if measured:
         yield not_verifiable(
             f"what {METRICS} says of {few(sorted(measured), 12)}, which nothing here computes"
         ).on(METRICS)
+
+
+def notes_findings(path: Path, study: Study, headers: Iterable[Header]) -> Iterator[Finding]:
+    """Whether what a run notes of itself, which says if it is a baseline, fits its transcripts."""
+    claim = f"{path.name} names the study and all sessions of the transcripts"
+    try:
+        stated, there = read_plain(path), list(headers)
+        noted = stated["sessions"]
+        fits = stated["study"] == study.id.hex() and all(
+            stated["baseline"] is None and header.session.hex() in noted.get(header.purpose, ())
+            for header in there
+        )
+        why = "" if fits else "it is of another run"
+    except MALFORMED as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    yield judged(claim, f"{why}; {RESTORE}" if why else "").on(NOTES)
+    yield not_verifiable(f"what {path.name} says of ledgers, which nothing here computes").on(NOTES)
 
 
 def spending_findings(path: Path, study: Study, content: Plain) -> Iterator[Finding]:
@@ -323,11 +354,12 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
         if findings[-1].holds:
             # Evidence of which anything is false proves nothing about attempts and keys.
             sound = content if all(one.holds for one in [*findings, *claims]) else None
-            findings += _played(folder, remade_plan, sound, look)
+            done: list[tuple[Header, ReplayedSession]] = []
+            findings += _played(folder, remade_plan, sound, done, look)
             if sound is not None:
                 has_scores = any(_SCORES in one.about for one in findings)
                 rows = folder / METRICS
-                findings += row_findings(rows, remade_plan, sound, has_scores=has_scores)
+                findings += row_findings(rows, remade_plan, sound, done, has_scores=has_scores)
     findings += _uncomputed(names_of(folder) if content is None else content["files"], findings)
     return findings + claims
 
@@ -350,6 +382,8 @@ def _beside(
             f"that these say what the other files say: {few(others, 20)}; {FILE} has no digest of "
             "them; write them again, as with hubbub report"
         )
+    if (folder / NOTES).exists():
+        yield from notes_findings(folder / NOTES, study, map(read_header, files(folder)))
     if (folder / AUDIT).exists():
         yield _audit_kept(folder / AUDIT, content).on(AUDIT)
     # Only words that were verified say what silos have signed, and each silo once.
@@ -420,9 +454,13 @@ def _intact(folder: Path, content: Plain | None) -> Finding:
 
 
 def _played(
-    folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
+    folder: Path,
+    plan: Plan,
+    content: Plain | None,
+    done: list[tuple[Header, ReplayedSession]],
+    look: Callable[[], None],
 ) -> Iterator[Finding]:
-    """The sessions, the attempts and the model."""
+    """The sessions, which are added to `done`, the attempts and the model."""
     headers = {path: read_header(path) for path in files(folder)}
     if len({header.session for header in headers.values()}) < len(headers):
         yield wrong("each transcript is of another session", f"two are of the same; {RESTORE}")
@@ -443,7 +481,6 @@ def _played(
         for planned in plan.stepped
         if not planned.query.is_asked_last
     }
-    done: list[tuple[Header, ReplayedSession]] = []
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         if not _is_earlier(plan, header):

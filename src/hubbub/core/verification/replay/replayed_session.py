@@ -80,6 +80,8 @@ class ReplayedSession:
     silos: frozenset[int] = frozenset()  # that it was set up with
     begun: int = 0  # attempts, answered or not: each is written down before it is asked
     attempts: int = 0  # that some silo answered
+    # By round of which there is a sum, those of them until then.
+    answered_by: dict[int, int] = field(default_factory=dict)
     spoilt: int = 0  # those of them that gave no sum, as an answer is missing
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
@@ -297,6 +299,7 @@ class Replay:
             return False
         if self._round_parameters.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
+        self._played.answered_by[attempt.time[0]] = self._played.attempts
         # Of an attempt whose vectors were not kept, order and signatures are shown, and no sum.
         seen = attempt.is_whole and self._liftable
         self._played.unseen += not seen

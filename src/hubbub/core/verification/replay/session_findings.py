@@ -150,6 +150,21 @@ def _begun(planned: PlannedQuery[Query], done: Sessions) -> list[int]:
     return [begun for begun in mine if begun]
 
 
+def attempts_within(plan: Plan, done: Sessions, counted: int, step: int) -> tuple[int, int]:
+    """The least and the most attempts that were charged when the main query took a step.
+
+    Those that some silo answered were charged. Of the others that the evidence counts, as after an
+    interruption, nothing says when.
+    """
+    by_round, answered = dict[int, int](), 0
+    for header, played in done:
+        if header.purpose == plan.main.purpose:
+            by_round |= {number: answered + n for number, n in played.answered_by.items()}
+            answered += played.attempts
+    least = max(1, step, by_round.get(step, 0))
+    return least, max(least, counted - answered + by_round.get(step, answered))
+
+
 def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
     """Attempts of the main query that somebody answered, against what may be and what was charged.
 
