@@ -125,6 +125,8 @@ class Inbox:
             return None
         if last.get("state") == APPROVED:
             return Standing(state=WITHDRAWN)
+        if not last and self._roster_here not in proposal.toml:
+            return Standing(state=UNUSABLE, reason="its roster was replaced here")
         return Standing(state=last.get("state", PENDING), reason=str(last.get("reason", "")))
 
     def pending(self) -> list[Proposal]:
@@ -152,6 +154,13 @@ class Inbox:
     @property
     def _folder(self) -> Path:
         return self.party_folder.home / INBOX
+
+    @property
+    def _roster_here(self) -> str:
+        """The digest of the roster that is here; nothing where there is none."""
+        with suppress(UserError):
+            return self.party_folder.roster.digest.hex()
+        return ""
 
     def _path(self, study: bytes) -> Path:
         return self._folder / f"{study.hex()}.json"
