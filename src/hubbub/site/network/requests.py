@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub import VERSION
@@ -161,6 +161,17 @@ class Requests(Peers):
             phases=1,
             **{f"seconds_{call.name.lower()}": time.monotonic() - began},
         )
+
+    def tell_end(self, frame: bytes, session: bytes, whom: Iterable[int]) -> set[int]:
+        """Show parties that have no part to sign the CLOSE of a study; who has heard it.
+
+        Nothing rests on what they say, so they are waited for no longer than for a sign of life.
+        """
+        parts, unheard = [frame], ("silent", "version")
+        brief = self.timeouts.ping - self.timeouts.of(Call.CLOSE)
+        asked = dict.fromkeys(sorted(whom), parts)
+        answers = self.ask(Call.CLOSE, asked, session, more_seconds=brief)
+        return {i for i, one in answers if not (isinstance(one, Absent) and one.why in unheard)}
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
