@@ -182,7 +182,12 @@ class Requests(Peers):
         self.event_log.warn(event, **values)
 
     def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
-        """A party that did not answer, which is told of once the phase is over."""
+        """A party that did not answer, which is told of once the phase is over.
+
+        Of a line that is down here, its own event has told, and nobody there can help.
+        """
+        if missing.here:
+            return Absent(why="silent", said=missing.why)
         silent.setdefault(missing.why, []).append(name)
         return Absent(why="silent", said=f"{missing.why}; make sure that hubbub join runs there")
 
@@ -266,6 +271,7 @@ class Requests(Peers):
                 before = witness.known[stated.ledger]
                 if before.rows > stated.rows:  # stated to another study while this was asked
                     return None
+        self.heads[name] = witness.sign(witness.known[stated.ledger], name)  # its people are shown
         self.warn("older", whom=name, rows=stated.rows, before=before.rows)
         said = (
             f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "
