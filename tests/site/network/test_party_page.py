@@ -387,6 +387,7 @@ def test_a_ledger_that_lacks_what_was_witnessed_of_it_is_wrong(gather: Any, tmp_
     page.ledger, page._spent = older / "ledger.sqlite", (0.0, party_page.Html(""), [], "")
     text = words(page)
     assert "All is well" not in text
+    assert "Nothing:" not in text
     assert f"to hold the {newest.rows} rows witnessed at 2026-01-01" in text
     (parties.home / "bob" / "witnessed" / "bob.json").write_text("{")
     page._spent = (0.0, party_page.Html(""), [], "")

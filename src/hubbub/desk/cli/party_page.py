@@ -86,7 +86,7 @@ class PartyPage:
                 self._ledger_now(),
                 health(state)[1].get("reason", ""),
             )
-            steps = [*self._next(state, reason, studies), *warnings]
+            steps = [*self._next(state, [*self._wrong(state, reason, fault)], studies), *warnings]
             now = time.time()
             rows = [self._row(study, state) for study in studies]
             items = (tag("li", _text(words)) for words in steps)
@@ -134,7 +134,7 @@ class PartyPage:
                 self._check_witnessed()
             except (HubbubError, OSError) as error:
                 fault = loggable(error) if isinstance(error, HubbubError) else "it cannot be read"
-                shown, warnings = tag("p", fault), [f"Check the ledger: {fault}."]
+                shown, warnings = tag("p", fault), []
             now = time.monotonic()
             self._spent = (now + _REST * (now - began), shown, warnings, fault)
         return shown, warnings, fault
@@ -149,8 +149,17 @@ class PartyPage:
             with Ledger(self.ledger) as ledger:
                 ledger.check_statement(witnessed.statement)
 
+    def _wrong(self, state: Mapping[str, Any], reason: str, fault: str) -> Iterator[str]:
+        """What keeps this party from its part."""
+        if reason:
+            is_here = self.folder.role == "aggregator" or state.get("connected")
+            check = "" if is_here else "; try hubbub join --check"
+            yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        if fault:
+            yield f"Check the ledger: {fault}."
+
     def _next(
-        self, state: Mapping[str, Any], reason: str, studies: Sequence[Study]
+        self, state: Mapping[str, Any], wrong: Sequence[str], studies: Sequence[Study]
     ) -> Iterator[str]:
         """What somebody should do; that nothing is to be done, if so."""
         serves = self.folder.role == "aggregator"
@@ -159,9 +168,7 @@ class PartyPage:
         yield from pending
         if not (studies or pending):
             yield "Read a study, and approve it: hubbub approve STUDY --roster ROSTER."
-        if reason:
-            check = "" if serves or state.get("connected") else "; try hubbub join --check"
-            yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        yield from wrong
         recent = time.time() - _DAY
         twice = {who: at for who, at in state.get("twice_at", {}).items() if at > recent}
         for who, at in twice.items():
@@ -186,7 +193,7 @@ class PartyPage:
             if rest > 0:
                 yield f"Check {several(rest, 'other run')} in {runs[0].parent} likewise."
         elif studies and not (
-            reason or absent or pending or waiting or twice or state.get("unread")
+            wrong or absent or pending or waiting or twice or state.get("unread")
         ):
             yield "Nothing: this party takes part without your help."
 
