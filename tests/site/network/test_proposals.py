@@ -639,6 +639,10 @@ def test_the_aggregators_inbox_shows_what_it_has_proposed(
     (row,) = json.loads(out)["proposed"]
     assert (code, row["name"]) == (0, "another")
     assert {one["state"] for one in row["parties"].values()} == {"pending"}
+    assert not row["over"]
+    parties.aggregator.note_end(study.id)  # nobody is asked any more
+    assert json.loads(ask("--json", home="aggregator")[1])["proposed"][0]["over"]
+    assert "(it is over): decisions" in " ".join(ask(home="aggregator")[1].split())
     assert ask(study.id.hex(), "--approve", home="aggregator")[0] == 2
 
 
