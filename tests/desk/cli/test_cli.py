@@ -330,6 +330,8 @@ def test_a_mistyped_ledger_is_not_made_in_silence(command, tmp_path):
     done = command(*line)
     assert (done.code, "--new" in done.err) == (2, True)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "typo.sqlite").touch()  # as a crash leaves it while one is made
+    assert "--new" in command(*line).err
     assert command(*line, "--new").code == 0
     assert command(*line).code == 0
     assert command(*line, "--new").code == 2

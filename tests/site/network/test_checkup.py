@@ -17,7 +17,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from hubbub.core.errors import DataError
+from hubbub.core.errors import DataError, UserError
 from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
@@ -313,6 +313,16 @@ def test_a_machine_that_lacks_something(
     found = looked(there.sites["ann"])
     assert wrong(found) == [bad]
     assert says in found[bad].found
+
+
+def test_a_silo_needs_torch_where_a_model_is_trained_alone(
+    there: Everybody, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    no_torch(monkeypatch, tmp_path)
+    with pytest.raises(UserError, match="which trains a model; pip install"):
+        checkups._versions(there.sites["ann"])
+    monkeypatch.setattr(PartyFolder, "open_studies", lambda _: [])
+    assert "torch none" in checkups._versions(there.sites["ann"])
 
 
 def test_of_studies_that_ask_the_same_of_a_file_one_has_it_read_before_any_begins(

@@ -706,6 +706,17 @@ def test_status_for_people_has_the_same(command, tmp_path):
     assert all(part in out for part in ("cleveland", "bytes sent", "12,345", "0.125"))
 
 
+def test_of_several_studies_a_silo_sees_how_far_each_is(command, tmp_path):
+    """A silo counts attempts, where the aggregator counts steps."""
+    log = EventLog(party="ann", folder=tmp_path)
+    for number in (1, 2):
+        state = {"study": f"study {number}", "state": "training"}
+        log.of_study(f"{number}", {**state, "attempts": 700 + number, "steps": 900})
+    log.state(state="training")
+    _, out, _ = command("status", tmp_path)
+    assert ("701" in out, "702" in out) == (True, True)
+
+
 def test_status_tells_a_time_as_a_time(command, tmp_path):
     EventLog(party="cleveland", folder=tmp_path).state(last_progress=1_796_000_000.5)
     _, out, _ = command("status", tmp_path)

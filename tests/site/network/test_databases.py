@@ -21,6 +21,7 @@ from hubbub.core.study import extract, silo_records
 from hubbub.core.verification.replay.checking import verify
 from hubbub.site.network import checkup, join
 from hubbub.site.network.envelope import Refusal, read_answer, request
+from hubbub.site.network.party_folder import APPROVED
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import Consortium, table
 
@@ -112,6 +113,15 @@ def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> No
     assert not extract.is_kept(parties.study, "north", elsewhere)
     assert not extract.is_kept(parties.study, "north", third)
     assert not begun.exists()
+
+
+def test_what_a_killed_withdrawal_has_left_is_read_anew(tmp_path: Path) -> None:
+    parties = gathered(tmp_path)
+    folder, study = parties.sites["north"], parties.study
+    (folder.home / APPROVED / f"{study.id.hex()}.toml").unlink()  # the first thing that it does
+    change(folder.home, f"DELETE FROM seen WHERE pid = '{KEY}'")
+    folder.approve(study, folder.roster)
+    assert folder.read(study).startswith("29 patients")
 
 
 def test_a_silo_that_a_study_ended_without_keeps_nothing_that_was_read_for_it(

@@ -19,7 +19,8 @@ from hubbub.core.ledger.entry import Cap
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
-from hubbub.site.network.envelope import read_request, request
+from hubbub.site.network.endpoint import OwnRefusals
+from hubbub.site.network.envelope import Missing, read_request, request
 from hubbub.site.network.event_log import (
     DONE,
     STATUS,
@@ -31,6 +32,8 @@ from hubbub.site.network.event_log import (
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
+from hubbub.site.network.proposals import Courier, Outbox
+from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import free_port
 from network.relay import HASTY, NAMES, Watched, at, flipped, open_frame, opened, refusal
@@ -520,3 +523,68 @@ def test_a_study_that_is_over_hides_no_later_second_process() -> None:
     ends.state(state=DONE)
     goes_on.state(twice_at={"bob": 2.0})
     assert whole.current("twice_at") == {"bob": 2.0}
+
+
+def test_sessions_that_are_answered_in_vain_are_told_of(gather: Any) -> None:
+    """As where a ledger was set back: the study waits for that party, which nobody else tells."""
+    parties = gather()
+    study, log = parties.study.id, parties.seats["bob"].event_log
+    for number in (1, 2):
+        assert not state_of(log.known(), study).get("why")
+        session = bytes([number] * 16)
+        parties.ask("bob", Call.OPEN, session, [open_frame(parties, session)])
+    assert "none was set up" in state_of(log.known(), study)["why"]
+    assert well(parties) == (True, "")
+    opened(parties)
+    assert not state_of(log.known(), study)["why"]
+
+
+def test_what_keeps_a_party_from_its_part_is_said_as_its_log_says_it() -> None:
+    log = EventLog(party="ann")
+    refusals = OwnRefusals(log)
+    refusals.add(bytes(32), Call.MODEL, "ledger", "expected a row to be taken, the disk is full")
+    assert log.current("refusing") == (
+        "ledger: its ledger cannot be written or was altered: expected a row to be taken, the disk "
+        "is full"
+    )
+    refusals.add(bytes(32), Call.MODEL, "budget", "epsilon 3 of 2")
+    assert log.current("refusing").startswith("budget: its ledger refuses the attempt")
+    assert "epsilon" not in log.current("refusing")
+
+
+def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None:
+    """A silo and a node that were frozen; who has heard it is not told again."""
+    parties = gather(parties={"dropouts": 1, "colluders": 0, "compute_nodes": 2})
+    parties.stop("bob")
+    session = opened(parties)
+    session.round(1)
+    parties.stop("node-1")
+    assert {part["silo"] for part in session.close([session.rounds.session])} == {"ann", "cyn"}
+    site, log = parties.aggregator, EventLog(party="aggregator")
+    assert list(Outbox(site).untold()) == [(parties.study.id, {"bob", "node-1"})]
+    for name in ("bob", "node-1"):
+        parties.start(name)
+    asked = list[str]()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        asked.extend(requests)
+        return parties.phase(name, requests, deadline)
+
+    courier = Courier(party_folder=site, phase=phase, event_log=log, timeouts=HASTY)
+    for _ in range(2):
+        courier.tell_ends()
+    assert asked == ["bob", "node-1"]
+    assert [parties.sites[name].unfinished() for name in asked] == [[], []]
+    assert state_of(parties.seats["bob"].event_log.known(), parties.study.id)["state"] == DONE
+
+
+def test_a_line_that_is_down_here_is_nobody_elses_fault(gather: Any) -> None:
+    parties, log = gather(), EventLog(party="aggregator", say=(said := list[str]()).append)
+
+    def phase(_name: str, requests: Any, _deadline: float) -> Any:
+        yield from ((party, Missing(why="no connection", here=True)) for party in requests)
+
+    requests = Requests(parties.aggregator.roster, parties.study.id, phase, log, HASTY)
+    answers = dict(requests.ask(Call.PING, {1: (), 2: ()}, SESSION))
+    assert {(one.why, one.said) for one in answers.values()} == {("silent", "no connection")}
+    assert said == []

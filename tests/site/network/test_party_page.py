@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.head_statement import Witness
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.core.number_format import at_least, at_most
 from hubbub.core.session.ask import Absent
@@ -24,10 +27,11 @@ from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import monitored
 from hubbub.site.network.nats.relay import Relay, seed_of
 from hubbub.site.network.proposals import Inbox
+from hubbub.site.network.requests import Requests
 from ledger.book import put
 from network.browser import seen
 from network.lines import free_port
-from network.relay import Watched, opened
+from network.relay import HASTY, Watched, opened
 
 pytest.importorskip("prometheus_client", reason="needs the extra net")
 HOSTILE = "</td><script>ran='it ran'</script><img src=//127.0.0.2/x onerror=ran=1>\u202e"
@@ -355,3 +359,64 @@ def test_a_browser_shows_the_page_and_runs_nothing(
     said = " ".join(attacked["refused"])
     assert "script" in said
     assert "Content Security Policy" in said
+
+
+def test_a_ledger_that_lacks_what_was_witnessed_of_it_is_wrong(gather: Any, tmp_path: Path) -> None:
+    """Its aggregator refused it and ended the study, which says so; another's says nothing."""
+    parties = gather(parties={"dropouts": 1, "colluders": 0})
+    page, seat, older = page_of(parties, "bob"), parties.seats["bob"], tmp_path / "older"
+    seat.close()
+    shutil.copytree(parties.home / "bob", older)
+    with (
+        Ledger(parties.home / "bob" / "ledger.sqlite") as ledger,
+        Ledger(older / "ledger.sqlite") as copy,
+        Witness(tmp_path / "witness") as witness,
+    ):
+        ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+        newest, before = (one.statement("2026-01-01") for one in (ledger, copy))
+        log = EventLog(party="aggregator")
+        requests = Requests(parties.aggregator.roster, parties.study.id, None, log, HASTY)  # type: ignore[arg-type]
+        requests.witness = witness
+        witness.sign(newest, "bob")
+        refused = requests._witnessed("bob", before.to_dict(), witness, witness.known)
+        assert refused is not None
+        assert refused.why == "set-back"
+    heads = {name: head.to_dict() for name, head in requests.heads.items()}
+    seat.told_heads(json.dumps({"sessions": [], "heads": heads}).encode())
+    assert "All is well." in words(page)
+    page.ledger, page._spent = older / "ledger.sqlite", (0.0, party_page.Html(""), [], "")
+    text = words(page)
+    assert "All is well" not in text
+    assert "Nothing:" not in text
+    assert f"to hold the {newest.rows} rows witnessed at 2026-01-01" in text
+    (parties.home / "bob" / "witnessed" / "bob.json").write_text("{")
+    page._spent = (0.0, party_page.Html(""), [], "")
+    assert "All is well." in words(page)
+
+
+def test_many_studies_stand_in_the_order_of_their_names_and_few_runs_have_a_line(
+    gather: Any,
+) -> None:
+    site, log = (parties := gather()).aggregator, EventLog(party="aggregator")
+    log.state(state="waiting", connected=True)
+    names = [f"study {number}" for number in range(6)]
+    for name in names:
+        study = replace(parties.study, name=name, toml="")
+        site.approve(study, site.roster)
+        site.run(study.id).mkdir(parents=True)
+        (site.run(study.id) / "report.html").touch()
+    text = words(PartyPage(event_log=log, folder=site, ledger=None))
+    places = [text.index(f"{name} done") for name in names]
+    assert places == sorted(places)
+    assert text.count("Check the run: hubbub verify") == 3
+    assert f"Check 3 other runs in {site.home / 'runs'} likewise." in text
+
+
+def test_an_aggregator_whose_line_is_down_calls_nobody(gather: Any) -> None:
+    log = EventLog(party="aggregator")
+    log.absent(["bob"])
+    log.state(state="training", connected=True)
+    page = PartyPage(event_log=log, folder=gather().aggregator, ledger=None)
+    assert "Call bob" in words(page)
+    log.line(up=False, why="nobody listens")
+    assert "Call bob" not in words(page)

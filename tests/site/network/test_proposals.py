@@ -22,7 +22,8 @@ from hubbub.desk.cli.main import main
 from hubbub.site.network import proposals
 from hubbub.site.network.envelope import LARGEST_PROPOSAL, answer, read_answer, request
 from hubbub.site.network.event_log import EventLog
-from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.folder_files import roster_of, write_roster
+from hubbub.site.network.party_folder import ROSTER, PartyFolder
 from hubbub.site.network.proposals import Courier, Inbox, Outbox, Standing, Verdict
 from network.consortium import table
 from network.relay import HASTY, NAMES, Relay, Watched, at, flipped, open_frame, refusal, tiny
@@ -186,6 +187,19 @@ def test_what_was_withdrawn_is_not_pending_again(parties: Watched) -> None:
 def test_a_study_that_was_approved_by_hand_is_approved(parties: Watched) -> None:
     assert told(parties, proposal(parties, parties.study)) == ("approved", "")
     assert inbox(parties).proposals() == []
+
+
+def test_a_proposal_of_a_roster_that_was_replaced_waits_for_nobody(parties: Watched) -> None:
+    """Nobody could approve it, and it would fill the inbox."""
+    study, own = another(parties), inbox(parties)
+    frame = proposal(parties, study)
+    assert told(parties, frame) == ("pending", "")
+    few = roster_of([one for one in parties.aggregator.roster.parties if one.name != "cyn"])
+    write_roster(parties.home / "ann" / ROSTER, few)
+    assert own.pending() == []
+    assert told(parties, frame) == ("unusable", "its roster was replaced here")
+    write_roster(parties.home / "ann" / ROSTER, parties.aggregator.roster)
+    assert [one.id for one in own.pending()] == [study.id]
 
 
 def test_so_many_proposals_wait_at_most(parties: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -625,6 +639,10 @@ def test_the_aggregators_inbox_shows_what_it_has_proposed(
     (row,) = json.loads(out)["proposed"]
     assert (code, row["name"]) == (0, "another")
     assert {one["state"] for one in row["parties"].values()} == {"pending"}
+    assert not row["over"]
+    parties.aggregator.note_end(study.id)  # nobody is asked any more
+    assert json.loads(ask("--json", home="aggregator")[1])["proposed"][0]["over"]
+    assert "(it is over): decisions" in " ".join(ask(home="aggregator")[1].split())
     assert ask(study.id.hex(), "--approve", home="aggregator")[0] == 2
 
 

@@ -146,6 +146,7 @@ def test_nobody_pays_for_a_study_that_one_cap_has_no_room_for(tmp_path: Path, st
     waits = state_of(bob.event_log.known(), second.id)
     assert waits["state"] == "queued"
     assert "raise the cap" in waits["why"]
+    assert ("or wait for" in waits["why"]) == (studies == "fixed")  # the other is over for good
     if studies == "fixed":
         parties.sites["bob"].withdraw(first.id)  # its people end it there: its place is free
         assert parties.serve(timeouts=HASTY, out=tmp_path / "second").final["step"] == 4

@@ -183,6 +183,17 @@ def test_what_is_approved_is_found_by_its_id(sites: Consortium) -> None:
     assert ann.studies() == []
 
 
+def test_what_a_killed_withdrawal_has_left_is_of_no_later_approval(sites: Consortium) -> None:
+    """Else the study reads as over, and is never answered again."""
+    ann, study = sites.sites["ann"], sites.study
+    ann.note_end(study.id)
+    ann.approve(study, ann.roster)  # what was over stays so, as for more mask graphs
+    assert ann.unfinished() == []
+    (sites.home / "ann" / APPROVED / f"{study.id.hex()}.toml").unlink()  # and was killed
+    ann.approve(study, ann.roster)
+    assert [one.id for one in ann.unfinished()] == [study.id]
+
+
 def test_an_approved_study_that_was_altered_is_refused(sites: Consortium) -> None:
     path = sites.home / "ann" / APPROVED / f"{sites.study.id.hex()}.toml"
     text = path.read_text()

@@ -13,6 +13,7 @@ from hubbub.core.session import offer
 from hubbub.core.session.ask import Call
 from hubbub.core.verification.replay import replayed_session
 from hubbub.site.network.envelope import request
+from hubbub.site.network.monitor import health
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
 from network.engine import in_process
@@ -49,7 +50,7 @@ def test_a_run_waits_for_a_party_of_another_wire_and_says_so(parties):
             else lambda asked: newer(endpoint.answer(newer(asked)))
         )
 
-    with pytest.raises(WaitedError, match=f"none from hungary: relay: {WIRE}"):
+    with pytest.raises(WaitedError, match=f"none from hungary: {WIRE}"):
         parties.serve(in_process(seat_of), timeouts=IMPATIENT)
     assert charged(parties) == 0
 
@@ -59,6 +60,13 @@ def test_a_party_answers_no_parcel_of_another_wire(parties):
     answer = parties.seats["hungary"].answer(newer(request(Call.PING, bytes(16))))
     assert b'"why": "version"' in answer
     assert any(WIRE in line for line in parties.said)
+    log = parties.seats["hungary"].event_log
+    log.state(state="waiting", connected=True)
+    assert health(log.known())[1]["reason"].startswith("cannot take part: version: ")
+    parties.seats["hungary"].look()
+    assert not health(log.known())[0]
+    parties.seats["hungary"].answer(request(Call.PING, bytes(16)))
+    assert health(log.known())[0]
 
 
 def test_a_run_of_another_wire_is_gone_on_with_by_the_version_that_began_it(

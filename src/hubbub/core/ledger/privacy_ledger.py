@@ -136,7 +136,7 @@ class Ledger:
             cap, tally, study = self._cap, self._tally, plan.study
             if cap is None or tally.attempts(study.id):
                 return
-            if self._filter is not None:
+            if self._filter is not None:  # P24: what it has let in stays so
                 names, fits = [], self._filter.has_room(plan, tally)
             else:
                 others = list(beside(one for one in tally.studies() if one not in self._closed))
@@ -150,7 +150,7 @@ class Ledger:
             raise NoRoomError(
                 f"expected room for {study.name}{begun} under the cap of epsilon {cap.epsilon:g} "
                 "on this data set, found too little; nothing was charged, and the study waits: "
-                "raise the cap with `hubbub budget set`, or wait for the other studies"
+                f"raise the cap with `hubbub budget set`{', or wait for them' if names else ''}"
             )
 
     def close_study(self, study: bytes) -> None:
@@ -335,8 +335,15 @@ class Ledger:
             self._check_statement(statement, rows)
         return len(self)
 
+    def check_statement(self, statement: HeadStatement) -> None:
+        """What somebody witnessed of this ledger is still there; of another's, nothing is said.
+
+        IntegrityError: it is not.
+        """
+        if statement.ledger == self._chain.public:
+            self._check_statement(statement, self._rows())
+
     def _check_statement(self, statement: HeadStatement, rows: list[Row]) -> None:
-        """What somebody witnessed is still there."""
         if statement.ledger != self._chain.public:
             raise IntegrityError(
                 f"expected {self._path} to be ledger {statement.ledger.hex()[:16]}, witnessed at "

@@ -247,6 +247,10 @@ class RunFolder:
         write_text(self.path / "run.json", self._notes.to_json())
 
 
+_FIRST = ("lock", "study.toml", "plan.json", AUDIT)  # what is written before run.json
+_BEGUN = {*_FIRST, *(f"{name}.part" for name in (*_FIRST, "run.json"))}
+
+
 def refuse_used(path: Path, *, apart: bool = False) -> None:
     """Refuse a folder that holds something, of a run in one process or of one apart."""
     again = (
@@ -254,7 +258,9 @@ def refuse_used(path: Path, *, apart: bool = False) -> None:
         "run with its own epsilon"
     )
     with _usable(path, apart=apart):
-        if path.is_dir() and any(path.iterdir()):
+        names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        # A process that was killed before run.json had asked nobody for anything.
+        if names and not ("lock" in names and names <= _BEGUN):
             raise UserError(
                 f"expected an empty or new folder for the run, got {path} with files in it; "
                 + ("move them away, and serve again" if apart else again)

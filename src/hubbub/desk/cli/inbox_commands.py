@@ -95,10 +95,13 @@ def _plain(standings: Mapping[str, Standing]) -> dict[str, dict[str, str]]:
     return {name: dict(vars(one)) for name, one in standings.items()}
 
 
-def _show_standings(study: Study, standings: Mapping[str, Standing]) -> None:
+def _show_standings(
+    study: Study, standings: Mapping[str, Standing], *, is_over: bool = False
+) -> None:
     rows = [(name, one.state, one.reason) for name, one in standings.items()]
     head = ("party", "study", "reason")
-    table(f"{study.name}, {study.id.hex()[:16]}: decisions", head, rows, texts=3)
+    over = " (it is over)" if is_over else ""
+    table(f"{study.name}, {study.id.hex()[:16]}{over}: decisions", head, rows, texts=3)
 
 
 def _inbox(options: argparse.Namespace) -> int:
@@ -239,10 +242,12 @@ def _sent(options: argparse.Namespace, party_folder: PartyFolder) -> int:
         )
     outbox = Outbox(party_folder)
     sent = [(study, outbox.standings(study.id)) for study in outbox.studies()]
+    over = {study.id for study, _ in sent if party_folder.has_ended(study.id)}
     for study, standings in () if options.json else sent:
-        _show_standings(study, standings)
+        _show_standings(study, standings, is_over=study.id in over)
     rows = [
-        {"study_id": study.id.hex(), "name": study.name, "parties": _plain(standings)}
+        {"study_id": study.id.hex(), "name": study.name, "over": study.id in over}
+        | {"parties": _plain(standings)}
         for study, standings in sent
     ]
     answer(options, {"proposed": rows}, f"proposed studies: {len(rows)}")

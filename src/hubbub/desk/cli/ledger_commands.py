@@ -479,7 +479,7 @@ def _set(options: argparse.Namespace) -> int:
         studies="fixed" if options.fixed_studies else "adaptive",
         law=None if options.law is None else _law(*options.law),
     )
-    if options.new and options.ledger.is_file():
+    if options.new and _is_begun(options.ledger):
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
     if options.new:
         _check_law(PrivacyFilter.beginning(cap, Tally()), Tally())
@@ -514,9 +514,14 @@ def _check_law(after: PrivacyFilter, tally: Tally) -> None:
 
 def _existing(path: Path) -> Ledger:
     """A ledger that is there; a mistyped path must not make an empty one."""
-    if not path.is_file() or path.stat().st_size == 0:
+    if not _is_begun(path):
         raise UserError(
             f"expected the ledger file {path}, found none there; check the path: a run makes it, "
             "or hubbub budget set --new"
         )
     return Ledger(path)
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether there is a ledger; a crash as one was made leaves an empty file."""
+    return path.is_file() and path.stat().st_size > 0

@@ -385,7 +385,8 @@ def _status(options: argparse.Namespace) -> int:
     table("State of the study", ("", ""), rows, texts=2)
     if len(studies) > 1:
         keys = ("study", "state", "step", "steps", "epsilon", "last_progress")
-        cells = [[_cell(key, one.get(key, "")) for key in keys] for one in studies.values()]
+        shown = [{"step": one.get("attempts", ""), **one} for one in studies.values()]
+        cells = [[_cell(key, one.get(key, "")) for key in keys] for one in shown]
         table("Studies", [key.replace("_", " ") for key in keys], cells, texts=len(keys))
     for one in studies.values():
         if one.get("why"):

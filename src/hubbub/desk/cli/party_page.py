@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import VERSION
+from hubbub.core.disk import json_value, read_text
 from hubbub.core.errors import HubbubError, UserError, loggable, printable
-from hubbub.core.number_format import at_most, few
+from hubbub.core.ledger.head_statement import Witnessed
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.number_format import at_most, few, several
 from hubbub.core.study.study import Study
 from hubbub.desk.cli.ledger_books import LedgerBooks, LedgerHistory, counted_at, spent_by_study
 from hubbub.desk.cli.terminal import finite
@@ -37,7 +40,7 @@ SHOWN = {
     "since": _OWN,
     "connected": _OWN,
     "unconnected": _OWN,
-    "refusing": "this party's own: a reason that it tells others, or that they went on without it",
+    "refusing": "this party's own: a reason that it tells others, and what its log says of it",
     "last_error": "this party's own: an event, of which the log has no value of a record",
     "absent_why": "public among the parties: what they signed, stated, or left unanswered",
     "absent_since": "public among the parties: who answered shows in every roll",
@@ -55,6 +58,7 @@ SHOWN = {
 _REFRESH = 30  # seconds
 _REST = 20  # times as long as a look into the ledger took, nobody looks again
 _DAY = 86400  # seconds that two processes of one party are worth a sentence
+_FEW_RUNS = 3  # of which each has a line
 _NEAR = 0.05  # of the cap: so little is worth a sentence
 
 
@@ -66,7 +70,7 @@ class PartyPage:
     folder: PartyFolder  # the party's
     ledger: Path | None  # of a silo's data set; None of a party that holds no records
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _spent: tuple[float, Html, list[str]] = field(default=(0.0, Html(""), []), repr=False)
+    _spent: tuple[float, Html, list[str], str] = field(default=(0.0, Html(""), [], ""), repr=False)
 
     @property
     def served(self) -> Page:
@@ -77,14 +81,17 @@ class PartyPage:
         """The page as it is now; one is made at a time."""
         with self._lock:
             state = {key: value for key, value in self.event_log.known().items() if key in SHOWN}
-            studies, (spent, warnings) = self.folder.all_approved(), self._ledger_now()
-            reason = health(state)[1].get("reason", "")
-            steps = [*self._next(state, reason, studies), *warnings]
+            studies = sorted(self.folder.all_approved(), key=lambda study: study.name)
+            (spent, warnings, fault), reason = (
+                self._ledger_now(),
+                health(state)[1].get("reason", ""),
+            )
+            steps = [*self._next(state, [*self._wrong(state, reason, fault)], studies), *warnings]
             now = time.time()
             rows = [self._row(study, state) for study in studies]
             items = (tag("li", _text(words)) for words in steps)
             parts = [
-                _top(self.folder, state, reason),
+                _top(self.folder, state, reason or fault),
                 section("What to do next", tag("ul", *items)),
                 _listed("Studies", "Approved here", _STUDIES, rows, "No study is approved here."),
                 _listed("Absent", "As seen from here", _ABSENT, [*_absent(state, now)], "Nobody."),
@@ -114,21 +121,45 @@ class PartyPage:
         goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
         return tuple(map(_text, (study.name, where, step, goal, study.id.hex()[:16])))
 
-    def _ledger_now(self) -> tuple[Html, list[str]]:
-        """What the ledger holds and what follows; one that takes long is looked at seldom."""
-        until, shown, warnings = self._spent
+    def _ledger_now(self) -> tuple[Html, list[str], str]:
+        """What the ledger holds, what follows, and what is wrong with it.
+
+        One that takes long is looked at seldom.
+        """
+        until, shown, warnings, fault = self._spent
         if (began := time.monotonic()) >= until:
+            fault = ""
             try:
                 shown, warnings = _spent(self.ledger)
+                self._check_witnessed()
             except (HubbubError, OSError) as error:
-                words = loggable(error) if isinstance(error, HubbubError) else "it cannot be read"
-                shown, warnings = tag("p", words), [f"Check the ledger: {words}."]
+                fault = loggable(error) if isinstance(error, HubbubError) else "it cannot be read"
+                shown, warnings = tag("p", fault), []
             now = time.monotonic()
-            self._spent = (now + _REST * (now - began), shown, warnings)
-        return shown, warnings
+            self._spent = (now + _REST * (now - began), shown, warnings, fault)
+        return shown, warnings, fault
+
+    def _check_witnessed(self) -> None:
+        """Refuse a ledger that lacks what the aggregator has witnessed of it (P15)."""
+        witnessed = None
+        with suppress(HubbubError, OSError, ValueError):  # nothing rests on what is torn, or absent
+            kept = self.folder.witnessed(self.folder.name)
+            witnessed = Witnessed.of(json_value(read_text(kept)))
+        if witnessed and self.ledger and self.ledger.is_file():
+            with Ledger(self.ledger) as ledger:
+                ledger.check_statement(witnessed.statement)
+
+    def _wrong(self, state: Mapping[str, Any], reason: str, fault: str) -> Iterator[str]:
+        """What keeps this party from its part."""
+        if reason:
+            is_here = self.folder.role == "aggregator" or state.get("connected")
+            check = "" if is_here else "; try hubbub join --check"
+            yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        if fault:
+            yield f"Check the ledger: {fault}."
 
     def _next(
-        self, state: Mapping[str, Any], reason: str, studies: Sequence[Study]
+        self, state: Mapping[str, Any], wrong: Sequence[str], studies: Sequence[Study]
     ) -> Iterator[str]:
         """What somebody should do; that nothing is to be done, if so."""
         serves = self.folder.role == "aggregator"
@@ -137,9 +168,7 @@ class PartyPage:
         yield from pending
         if not (studies or pending):
             yield "Read a study, and approve it: hubbub approve STUDY --roster ROSTER."
-        if reason:
-            check = "" if serves or state.get("connected") else "; try hubbub join --check"
-            yield f"{reason[:1].upper()}{reason[1:]}{check}."
+        yield from wrong
         recent = time.time() - _DAY
         twice = {who: at for who, at in state.get("twice_at", {}).items() if at > recent}
         for who, at in twice.items():
@@ -151,7 +180,7 @@ class PartyPage:
         yield from (f"{one['study']} ({one['state']}): {one['why']}." for one in waiting)
         yield from (f"Correct {name}: {said}." for name, said in state.get("unread", {}).items())
         runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
-        if serves and len(runs) < len(studies):
+        if serves and len(runs) < len(studies) and state.get("connected", True):
             for said, names in _by_reason(absent, why):
                 do = "Wait for" if said.endswith(COMES) else "Call"
                 yield f"{do} {few(names)}: {said}."
@@ -159,9 +188,12 @@ class PartyPage:
             said = why.get("the aggregator") or "hubbub serve has to run there"
             yield f"Wait for the aggregator, or call its people: {said}."
         if serves and runs and state.get("state") != TRAINING:
-            yield from (f"Check the run: hubbub verify {run}" for run in runs)
+            few_runs, rest = runs[:_FEW_RUNS], len(runs) - _FEW_RUNS
+            yield from (f"Check the run: hubbub verify {run}" for run in few_runs)
+            if rest > 0:
+                yield f"Check {several(rest, 'other run')} in {runs[0].parent} likewise."
         elif studies and not (
-            reason or absent or pending or waiting or twice or state.get("unread")
+            wrong or absent or pending or waiting or twice or state.get("unread")
         ):
             yield "Nothing: this party takes part without your help."
 

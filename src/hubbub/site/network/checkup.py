@@ -74,7 +74,7 @@ def checkup(
             _found("approval", partial(_approval, party_folder)),
             *_records_and_models(party_folder, machine),
             _found("disk", partial(_disk, party_folder.home, ledger.parent)),
-            _found("versions", partial(_versions, party_folder.role)),
+            _found("versions", partial(_versions, party_folder)),
             *_evidence(party_folder),
         ]
         return [*reached.result(), *own]
@@ -272,10 +272,15 @@ def _disk(*folders: Path) -> str:
     return f"{min(free) / _GIB:.1f} GiB free"
 
 
-def _versions(role: str) -> str:
+def _versions(party_folder: PartyFolder) -> str:
     torch, nats = _version("torch"), _version("nats-py")
-    if role == "silo" and torch is None:
-        raise UserError(f"expected torch to be installed at a silo; {with_extra('learn,net')}")
+    if party_folder.role == "silo" and torch is None:
+        trained = [study.name for study in party_folder.open_studies() if study.trains]
+        if trained:
+            raise UserError(
+                f"expected torch to be installed at a silo of {trained[0]}, which trains a model; "
+                + with_extra("learn,net")
+            )
     libraries = {"hubbub": VERSION, "wire": str(WIRE), "Python": platform.python_version()}
     libraries |= {"torch": torch or "none", "nats-py": nats or "none"}
     return ", ".join(f"{name} {version}" for name, version in libraries.items())

@@ -31,6 +31,7 @@ from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.core.verification.evidence.collecting import checked_part
 from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.proposals import Outbox
 from hubbub.site.network.requests import SET_BACK, UNREADABLE, Requests
 from hubbub.site.network.waiting import Door, Patience
 
@@ -156,6 +157,7 @@ class StudyClosing:
     requests: Requests
     study: Study
     result: bytes = field(default=b"", repr=False)  # what is asked last is asked at it
+    untold: set[str] = field(default_factory=set)  # who was away at the end
     _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
 
     def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:
@@ -232,11 +234,12 @@ class StudyClosing:
                         anew.add(index)  # it knows no session of before
             left = {index: where for index, where in left.items() if index not in parts}
         alone |= anew & left.keys()
+        heard = {*parts}
         if alone and sessions:
-            frames = [self._frame(keys, sessions[-1], Tag.CLOSE, listed)]
-            told_alone = dict.fromkeys(sorted(alone), frames)
-            for _ in self.requests.ask(Call.CLOSE, told_alone, sessions[-1]):
-                """Nothing rests on what they say."""
+            frame = self._frame(keys, sessions[-1], Tag.CLOSE, listed)
+            heard |= self.requests.tell_end(frame, sessions[-1], alone)
+        parties = enumerate(self.requests.roster.parties[1:], 1)
+        self.untold = {party.name for index, party in parties if index not in heard}
         # Who has paid in a process before this one is in no session here, and cannot be asked.
         paid = {name for each in self.requests.least_paid.values() for name in each if each[name]}
         names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
@@ -541,7 +544,10 @@ class Coordinator:
             if one.why != "silent"
         ]
         others = [*self.requests.roster.nodes, *absent]
-        return self.closing.close(self.party_folder.keys, sessions, parameters, others)
+        parts = self.closing.close(self.party_folder.keys, sessions, parameters, others)
+        with suppress(OSError):  # the run is over, whoever hears of it
+            Outbox(self.party_folder).note_untold(self.study.id, self.closing.untold)
+        return parts
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -112,6 +112,12 @@ _NOT_TAKEN = (
     "runbook of an older copy"
 )
 _WORDS = {**REASONS, LEFT_OUT: f"a session went on without it that it had answered; {_NOT_TAKEN}"}
+_OF_LOG = ("ledger", "failed")  # reasons of which its own log says more
+_ENVELOPE = (b"", Call.PING)  # of a request of another version: nobody knows of which study
+_IN_VAIN = (
+    "it answered several sessions, and none was set up: others are missing, or it was left out; "
+    + _NOT_TAKEN
+)
 ENDED_EARLY = f"it ended before a session was set up that this party had answered; {_NOT_TAKEN}"
 
 
@@ -125,12 +131,15 @@ class OwnRefusals:
     @property
     def studies(self) -> set[bytes]:
         """The studies of which there is one."""
-        return {study for study, _ in self._why}
+        return {study for study, _ in self._why if study}
 
-    def add(self, study: bytes, call: Call, why: str) -> None:
-        """A call was refused."""
+    def add(self, study: bytes, call: Call, why: str, said: str = "") -> None:
+        """A call was refused; `said` is what the log has of it."""
         if why in OWN or why == LEFT_OUT:
-            self._why[study, call] = why
+            words = _WORDS[why]
+            if why in _OF_LOG and said:
+                words = f"{words.partition(';')[0]}: {said}"
+            self._why[study, call] = f"{why}: {words}"
             self._tell()
 
     def answered(self, study: bytes, call: Call) -> None:
@@ -146,7 +155,7 @@ class OwnRefusals:
         self._tell()
 
     def _tell(self) -> None:
-        said = "; ".join(f"{why}: {_WORDS[why]}" for why in dict.fromkeys(self._why.values()))
+        said = "; ".join(dict.fromkeys(self._why.values()))
         if said != (self._log.current("refusing") or ""):
             self._log.state(refusing=said)
 
@@ -271,9 +280,11 @@ class Endpoint(ABC):
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
         """An answer, or a refusal."""
-        self._asked = None
+        self._asked = _ENVELOPE
         try:
             call, session, parts = read_request(request)
+            self._asked = None
+            self._refusals.answered(*_ENVELOPE)
             return answer(self._answered(call, session, parts))
         except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
             if isinstance(error, HubbubError) and not error.free_of_records:
@@ -364,6 +375,7 @@ class Endpoint(ABC):
         if call is Call.FINISH:
             self._finished[state.study.id] = state
             self.event_log.note("set-up")
+            self._waits_no_more(state.study)
             self._refusals.answered(state.study.id, Call.PING)
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(state.study.id, call)
@@ -388,13 +400,17 @@ class Endpoint(ABC):
         header = unverified(data)
         self._asked = (header.study, Call.CLOSE)
         study, _ = self.party_folder.approved_study(header.study)
-        self.from_aggregator(study.id, header.session, data, Tag.CLOSE)
+        payload = self.from_aggregator(study.id, header.session, data, Tag.CLOSE)
+        self.told_heads(bytes(payload))
         if not self.party_folder.has_ended(study.id):
             self.party_folder.note_end(study.id)
             self.event_log.note("closed", study=study.name, model="the aggregator's folder")
         self.end(study)
         self._refusals.forget(study.id)
         return []
+
+    def told_heads(self, payload: bytes) -> None:  # noqa: B027 (not all keep books)
+        """What a CLOSE says of all ledgers, if anything."""
 
     def end(self, study: Study) -> None:
         """A study is over: no round follows in its sessions, and this party's people are told."""
@@ -404,7 +420,7 @@ class Endpoint(ABC):
                 session.closed = True
                 session.end()
         self._forget_older(study.id)
-        self.log_of(study).state(state=DONE)
+        self.log_of(study).state(state=DONE, why="")
         waits = WAITING if self.party_folder.unfinished() else DONE
         self.event_log.state(state=TRAINING if self.at_work else waits)
 
@@ -495,7 +511,7 @@ class Endpoint(ABC):
         for one in ended:
             if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
-                self.log_of(one.study).state(state=WITHDRAWN)
+                self.log_of(one.study).state(state=WITHDRAWN, why="")
                 self.event_log.state(state=TRAINING if self.at_work else WAITING)
         self._refusals.forget(study)
 
@@ -580,12 +596,21 @@ class Endpoint(ABC):
         state = SessionState(
             study=study, offer=offer, plan=plan, membership=membership, party=party
         )
+        before = self._sessions.get((study_id, offer.purpose))
+        if before is not None and before.party.agreed is None:
+            self.log_of(study).state(state=WAITING, why=_IN_VAIN)
         self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
         named = {"study": study.name, "purpose": offer.purpose, "session": session.hex()}
         self.event_log.note("session", **named)
         self._refusals.answered(study_id, Call.OPEN)
         return [self._ready(session, study), *state.party.take(Call.OPEN, [])()]
+
+    def _waits_no_more(self, study: Study) -> None:
+        """What a study waited for is there."""
+        log = self.log_of(study)
+        if log.current("why"):
+            log.state(state=WAITING, why="")
 
     def _ready(self, session: bytes, study: Study, **said: str) -> bytes:
         """What this party tells of itself, as a session is opened and as its study ends."""
@@ -621,7 +646,7 @@ class Endpoint(ABC):
         said, culprit = refusal.said, refusal.culprit
         self.event_log.warn("refused", why=refusal.why, culprit=culprit, said=said)
         if refusal.own and self._asked is not None:
-            self._refusals.add(*self._asked, refusal.why)
+            self._refusals.add(*self._asked, refusal.why, said)
         sender = EVERYBODY  # where its folder cannot be read any more
         with suppress(HubbubError):
             sender = self.party_folder.index

@@ -47,6 +47,7 @@ class Missing:
     """No answer: none in time, or none that could be had."""
 
     why: str = "no answer in time"
+    here: bool = False  # it was not asked: the line is down here, or this process ends
 
 
 # From the phase's name, a blob for each party and seconds, to the parties' answers as they come.
@@ -118,8 +119,7 @@ def _opened(data: bytes, kind: bytes) -> memoryview:
     if data[len(kind)] != VERSION:
         raise VersionError(
             f"expected wire version {VERSION}, got {data[len(kind)]}; all parties must run the "
-            "same version of hubbub",
-            culprit="relay",
+            "same version of hubbub"
         )
     return memoryview(data)[len(kind) + 1 :]
 

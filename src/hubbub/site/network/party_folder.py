@@ -67,7 +67,7 @@ def alone(home: Path) -> Iterator[None]:
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
-AUDITS, MODELS = "audits", "models"
+AUDITS, MODELS, WITNESSED = "audits", "models", "witnessed"
 RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
@@ -267,6 +267,8 @@ class PartyFolder:
         else:
             self._check_no_other(roster)
         approval = self._approval(study.id)
+        if not approval.is_there:  # what a withdrawal that was killed has left is of another time
+            self._forget(study.id)
         file = silo_records.file_of(study, self.name, data or self.home)
         if study.data.is_extracted or (file is not None and file.is_file()):
             self.read(study, data)
@@ -329,17 +331,8 @@ class PartyFolder:
         Raises:
             IntegrityError: a key cannot be erased; the study is approved no more.
         """
-        approval = self._approval(study)
-        there, folders = approval.is_there, [*approval.read_in, self.home]
-        for name, digest in approval.hashes.items():
-            foreign_code.forget(name, str(digest))
-        approval.path.unlink(missing_ok=True)  # first: it is approved no more
-        self._audit(study).unlink(missing_ok=True)
-        foreign_code.unbind(study)
-        for folder in folders:
-            extract.forget(study, self.name, folder)
-        approval.remove()
-        left = []
+        there, left = self._approval(study).is_there, []
+        self._forget(study)
         for kept, its_study in open_keys(self.home):
             try:
                 if its_study == study:
@@ -354,6 +347,19 @@ class PartyFolder:
                 "or written; the study is withdrawn: check the disk, and withdraw it again"
             )
         return there
+
+    def _forget(self, study: bytes) -> None:
+        """A study is approved no more, and nothing of its approval is left."""
+        approval = self._approval(study)
+        folders = [*approval.read_in, self.home]
+        for name, digest in approval.hashes.items():
+            foreign_code.forget(name, str(digest))
+        approval.path.unlink(missing_ok=True)  # first: it is approved no more
+        self._audit(study).unlink(missing_ok=True)
+        foreign_code.unbind(study)
+        for folder in folders:
+            extract.forget(study, self.name, folder)
+        approval.remove()
 
     def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
         """The studies, of other rosters than one, with a collection whose key this node has."""
@@ -494,6 +500,10 @@ class PartyFolder:
     def model(self, study: bytes) -> Path:
         """Where a silo keeps the model of a study."""
         return self.home / MODELS / study.hex()[:16]
+
+    def witnessed(self, name: str) -> Path:
+        """What the aggregator has witnessed of a silo's ledger last, as it was told here."""
+        return self.home / WITNESSED / f"{name}.json"
 
     def run(self, study: bytes) -> Path:
         """Where the aggregator keeps the run of a study."""

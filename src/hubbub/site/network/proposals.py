@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +125,8 @@ class Inbox:
             return None
         if last.get("state") == APPROVED:
             return Standing(state=WITHDRAWN)
+        if not last and self._roster_here not in proposal.toml:
+            return Standing(state=UNUSABLE, reason="its roster was replaced here")
         return Standing(state=last.get("state", PENDING), reason=str(last.get("reason", "")))
 
     def pending(self) -> list[Proposal]:
@@ -152,6 +154,13 @@ class Inbox:
     @property
     def _folder(self) -> Path:
         return self.party_folder.home / INBOX
+
+    @property
+    def _roster_here(self) -> str:
+        """The digest of the roster that is here; nothing where there is none."""
+        with suppress(UserError):
+            return self.party_folder.roster.digest.hex()
+        return ""
 
     def _path(self, study: bytes) -> Path:
         return self._folder / f"{study.hex()}.json"
@@ -289,8 +298,24 @@ class Outbox:
         if before == standing or (before is not None and standing.state == ABSENT):
             return False
         plain = {one: vars(said) for one, said in {**standings, name: standing}.items()}
-        write_text(self._path(study, "json"), json.dumps(plain, indent=1))
+        write_text(self._path(study, "json"), json.dumps(plain, indent=1, sort_keys=True))
         return True
+
+    def note_untold(self, study: bytes, names: Set[str]) -> None:
+        """Keep who has not heard that a study is over."""
+        path = self._path(study, "untold")
+        if not names:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        write_text(path, json.dumps(sorted(names)))
+
+    def untold(self) -> Iterator[tuple[bytes, set[str]]]:
+        """Studies that are over, and who of this roster has not heard it."""
+        here = {party.name for party in self.party_folder.roster.parties[1:]}
+        for path in sorted((self.party_folder.home / OUTBOX).glob("*.untold")):
+            with suppress(OSError, *UNREADABLE):  # it costs them a word
+                yield bytes.fromhex(path.stem), here & {*json_value(read_text(path))}
 
     def _path(self, study: bytes, kind: str) -> Path:
         return self.party_folder.home / OUTBOX / f"{study.hex()}.{kind}"
@@ -333,9 +358,13 @@ class Courier:
 
     def carry_all(self, ended: Event) -> None:
         """Carry what is in the outbox, again and again, until told to end."""
-        due, due_anew = dict[bytes, float](), dict[bytes, float]()
+        due, due_anew, due_ends = dict[bytes, float](), dict[bytes, float](), 0.0
         outbox = Outbox(self.party_folder)
         while not ended.wait(_LOOK):
+            if due_ends <= time.monotonic():
+                with suppress(HubbubError, OSError):  # it is tried again
+                    self.tell_ends()
+                due_ends = time.monotonic() + _ANEW
             for study in outbox.studies():
                 now = time.monotonic()
                 anew = due_anew.get(study.id, 0.0) <= now and not self._has_begun(study)
@@ -347,6 +376,25 @@ class Courier:
                 due[study.id] = time.monotonic() + _EVERY
                 if anew:
                     due_anew[study.id] = time.monotonic() + _ANEW
+
+    def tell_ends(self) -> None:
+        """Tell of studies that are over whom their end has found away."""
+        outbox, roster = Outbox(self.party_folder), self.party_folder.roster
+        for study, names in outbox.untold():
+            requests = Requests(
+                roster, study, self.phase, self.event_log, self.timeouts, quiet=True
+            )
+            frame = Frame(
+                tag=Tag.CLOSE,
+                study=study,
+                session=os.urandom(16),
+                sender=0,
+                receiver=EVERYBODY,
+                payload=b'{"sessions": []}',
+            )
+            whom = [i for i, party in enumerate(roster.parties) if i and party.name in names]
+            heard = requests.tell_end(frame.sealed(self.party_folder.keys), frame.session, whom)
+            outbox.note_untold(study, names - {*map(roster.name, heard)})
 
     def _has_begun(self, study: Study) -> bool:
         return self.party_folder.run(study.id).is_dir()

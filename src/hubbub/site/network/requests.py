@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub import VERSION
@@ -162,6 +162,17 @@ class Requests(Peers):
             **{f"seconds_{call.name.lower()}": time.monotonic() - began},
         )
 
+    def tell_end(self, frame: bytes, session: bytes, whom: Iterable[int]) -> set[int]:
+        """Show parties that have no part to sign the CLOSE of a study; who has heard it.
+
+        Nothing rests on what they say, so they are waited for no longer than for a sign of life.
+        """
+        parts, unheard = [frame], ("silent", "version")
+        brief = self.timeouts.ping - self.timeouts.of(Call.CLOSE)
+        asked = dict.fromkeys(sorted(whom), parts)
+        answers = self.ask(Call.CLOSE, asked, session, more_seconds=brief)
+        return {i for i, one in answers if not (isinstance(one, Absent) and one.why in unheard)}
+
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
         self.event_log.note(event, **values)
@@ -171,7 +182,12 @@ class Requests(Peers):
         self.event_log.warn(event, **values)
 
     def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
-        """A party that did not answer, which is told of once the phase is over."""
+        """A party that did not answer, which is told of once the phase is over.
+
+        Of a line that is down here, its own event has told, and nobody there can help.
+        """
+        if missing.here:
+            return Absent(why="silent", said=missing.why)
         silent.setdefault(missing.why, []).append(name)
         return Absent(why="silent", said=f"{missing.why}; make sure that hubbub join runs there")
 
@@ -255,6 +271,7 @@ class Requests(Peers):
                 before = witness.known[stated.ledger]
                 if before.rows > stated.rows:  # stated to another study while this was asked
                     return None
+        self.heads[name] = witness.sign(witness.known[stated.ledger], name)  # its people are shown
         self.warn("older", whom=name, rows=stated.rows, before=before.rows)
         said = (
             f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "

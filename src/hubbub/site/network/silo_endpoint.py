@@ -54,10 +54,9 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
 from hubbub.learning.runs.preparing import prepare
 from hubbub.site.network.endpoint import Endpoint, SessionState
-from hubbub.site.network.event_log import QUEUED, WAITING
+from hubbub.site.network.event_log import QUEUED
 from hubbub.site.network.waiting import keep_pace
 
-WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
@@ -114,14 +113,13 @@ class SiloEndpoint(Endpoint):
         self._ledger.check_writable()
         if begins is None:
             return
-        log = self.log_of(begins.study)
         try:
             self._ledger.check_room(begins, beside=self._plans_of)
         except NoRoomError as error:  # its people alone can make room
-            log.state(state=QUEUED, why=loggable(error))
+            self.log_of(begins.study).state(state=QUEUED, why=loggable(error))
             raise
-        if log.current("why"):
-            log.state(state=WAITING, why="")
+        if self.log_of(begins.study).current("state") == QUEUED:
+            self._waits_no_more(begins.study)
 
     def _plans_of(self, studies: Iterable[bytes]) -> list[Plan]:
         """Of those of some studies that are approved here, and not noted to be over."""
@@ -349,6 +347,11 @@ class SiloEndpoint(Endpoint):
         closed = self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())
         return [closed, self._ready(state.session, state.study)]
 
+    def told_heads(self, payload: bytes) -> None:
+        """See `Endpoint`: who was set back is shown its own newest statement."""
+        with suppress(ProtocolError):
+            self._keep_heads(_told(payload, self.roster.name(0))[1])
+
     def end(self, study: Study) -> None:
         """See `Endpoint.end`; what was kept of the records for it is removed."""
         silo_records.over(study, self.party_folder.name, self._data)
@@ -419,16 +422,15 @@ class SiloEndpoint(Endpoint):
         It is of use where a folder is restored: nothing here rests on it, so what cannot be read of
         it is left out.
         """
-        folder = self.party_folder.home / WITNESSED
         for name in map(self.roster.name, self.roster.silos):
-            path = folder / f"{name}.json"
+            path = self.party_folder.witnessed(name)
             with suppress(*_UNUSABLE):
                 head = Witnessed.of(heads[name])
                 with suppress(*_UNUSABLE):
                     before = Witnessed.of(json_value(read_text(path)))
                     if not head.statement.follows(before.statement):
                         continue
-                folder.mkdir(exist_ok=True)
+                path.parent.mkdir(exist_ok=True)
                 write_text(path, json.dumps(head.to_dict()) + "\n", durable=False)
 
 

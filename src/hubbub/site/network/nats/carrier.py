@@ -87,7 +87,7 @@ class Carrier:
             self._ended = True
             for party, waiting in self._queues.items():
                 for asked in waiting:
-                    asked.arrived.put((party, Missing(why="this process ends")))
+                    asked.arrived.put((party, Missing(why="this process ends", here=True)))
         self._line.stop()
 
     def phase(
@@ -124,7 +124,8 @@ class Carrier:
                     now = self._clock.now()
                     for party in sorted(p for p, asked in waiting.items() if asked.end <= now):
                         self._settle(party, waiting.pop(party))
-                        yield party, Missing(why=self._line.missing(party))
+                        here = bool(self._line.why)
+                        yield party, Missing(why=self._line.missing(party), here=here)
                 else:
                     if waiting.pop(party, None) is not None:
                         yield party, answer
