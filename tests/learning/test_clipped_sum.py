@@ -314,6 +314,13 @@ def test_the_three_methods_agree(method):
     assert_right(model, CROSS_ENTROPY, torch.randn(7, 4).double(), classes(7), method=method)
 
 
+def test_a_large_convolution_at_few_places_is_summed_at_once():
+    """As the last ones of a network of images are: as products, which are not written out."""
+    layers = nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 2, padding=1), nn.Flatten()
+    model, inputs = nn.Sequential(*layers, nn.Linear(576, 3)), torch.randn(5, 64, 4, 4)
+    assert_right(model, CROSS_ENTROPY, inputs, classes(5), method="vmap")
+
+
 def test_several_inputs():
     model = Net(lambda m, x, y: m.a(x) + m.b(y), a=nn.Linear(4, 3), b=nn.Linear(2, 3))
     assert_right(model, CROSS_ENTROPY, (torch.randn(5, 4), torch.randn(5, 2)), classes(5))

@@ -185,7 +185,7 @@ class Products:
         """view = kept view + sum_i factors_i gradient_i, as one matrix product."""
         rows, columns = self.left.shape[2], self.right.shape[2]
         left = _finite(self.left.mul_(factors.double()[:, None, None])).to(view.dtype)
-        right = _finite(self.right).view(-1, columns)
+        right = _finite(self.right).reshape(-1, columns)
         view.view(rows, columns).addmm_(left.view(-1, rows).t(), right, beta=kept)
 
 
