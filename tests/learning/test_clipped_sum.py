@@ -314,6 +314,28 @@ def test_the_three_methods_agree(method):
     assert_right(model, CROSS_ENTROPY, torch.randn(7, 4).double(), classes(7), method=method)
 
 
+def test_a_large_convolution_at_few_places_is_summed_at_once():
+    """As the last ones of a network of images are: as products, which are not written out."""
+    layers = nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 2, padding=1), nn.Flatten()
+    model, inputs = nn.Sequential(*layers, nn.Linear(576, 3)), torch.randn(5, 64, 4, 4)
+    assert_right(model, CROSS_ENTROPY, inputs, classes(5), method="vmap")
+
+
+def test_p14_what_a_models_autocast_shortens_is_clipped_and_added_at_its_full_length():
+    def forward(model, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model.head(model.wide(torch.tanh(model.first(x))).relu().mean(1)).float()
+
+    torch.manual_seed(0)
+    layers = {"first": nn.Linear(4, 130), "wide": nn.Linear(130, 130), "head": nn.Linear(130, 3)}
+    model, inputs, targets = Net(forward, **layers), torch.randn(5, 6, 4), classes(5)
+    expected = naive(model, CROSS_ENTROPY, inputs, targets, 0.5)
+    found = clipped_sum(model, CROSS_ENTROPY, inputs, targets, 0.5, method="vmap").vector
+    assert float((found - expected).norm()) < 0.02 * float(expected.norm())
+    one = clipped_sum(model, CROSS_ENTROPY, inputs[:1], targets[:1], 0.1, method="vmap").vector
+    assert 0.0999 < float(one.double().norm()) <= 0.1
+
+
 def test_several_inputs():
     model = Net(lambda m, x, y: m.a(x) + m.b(y), a=nn.Linear(4, 3), b=nn.Linear(2, 3))
     assert_right(model, CROSS_ENTROPY, (torch.randn(5, 4), torch.randn(5, 2)), classes(5))

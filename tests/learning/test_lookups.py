@@ -537,7 +537,7 @@ def test_p14_so_are_made_up_records_a_loss_and_frozen_layers():
     with pytest.raises(ModelError, match=r"found aten\.div"):
         refuse_memory(nn.Linear(2, 3), lambda x, y: x[:, 0] + y.div(y + 1, **TRUNCATED), batch)
     with pytest.raises(UserError, match=r"found aten\.div"):
-        frozen._one_by_one(Divides(2, 3), torch.ones(4, 2))
+        frozen.features_by(Divides(2, 3), torch.ones(4, 2))
 
 
 def test_p14_a_sum_that_is_projected_is_tried_as_it_is_going_to_be_made(monkeypatch):

@@ -19,7 +19,7 @@ from torch import nn
 from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
-from hubbub.learning.frozen import _one_by_one
+from hubbub.learning.frozen import features_by
 from hubbub.learning.model_state import attributes_restored, attributes_unchanged
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import WILD
@@ -296,8 +296,8 @@ def test_attributes_are_put_back_whatever_was_written(carry) -> None:
 @pytest.mark.parametrize("carry", [*KEPT, *DRAWN])
 def test_a_frozen_module_that_remembers_gives_each_record_its_own_features(carry) -> None:
     inputs = torch.from_numpy(records().inputs)
-    whole = _one_by_one(model_of(carry).eval(), inputs)
-    assert np.array_equal(_one_by_one(model_of(carry).eval(), inputs[1:]), whole[1:])
+    whole = features_by(model_of(carry).eval(), inputs)
+    assert np.array_equal(features_by(model_of(carry).eval(), inputs[1:]), whole[1:])
 
 
 def test_seeds_govern_every_generator_of_the_process_and_leave_it_as_it_was() -> None:

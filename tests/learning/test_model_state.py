@@ -15,8 +15,9 @@ from hubbub.core.errors import ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for, model_state
 from hubbub.learning.batches import per_unit_model
-from hubbub.learning.frozen import frozen_features
+from hubbub.learning.frozen import features_by, frozen_features
 from hubbub.learning.model_state import ModelState, state_unchanged, writes_refused
+from nets import Net
 
 MARGIN, ROWS = 2.0**-9, 12
 
@@ -270,7 +271,35 @@ def test_frozen_layers_are_given_one_shape_whatever_number_of_records_there_is(t
     layers[0].register_forward_hook(lambda _, given, __: shapes.add(given[0].shape))
     for count in (0, 1, 3, 257):
         frozen_features(layers, torch.randn(count, 1, 5, 5), tmp_path)
-    assert shapes == {(1, 1, 5, 5)}
+        assert shapes == {(1, 1, 5, 5), (8, 1, 5, 5)}
+
+
+def test_p14_a_module_takes_several_records_at_once_only_where_none_moves_another() -> None:
+    """Each has the same bits alone; what mixes, counts, draws, or may raise is given one by one."""
+    layers = [nn.Linear(3, 2) for _ in range(2)]
+    place = torch.arange(8.0)[:, None]
+    at_once: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "rows": lambda x: layers[1](torch.relu(layers[0](x)) @ layers[0].weight),
+        "raises": lambda x: layers[0](x) if float(x.detach().numpy().max()) < 5 else x[9],
+    }
+    one_by_one: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "mixes": lambda x: x - x.mean(0) / 10,
+        "mixes wild ones": lambda x: x + (np.abs(x.numpy()).max() > 1e9),
+        "sees where": lambda x: x + 1e-6 * place[: len(x)],
+        "sees how many": lambda x: x / len(x),
+        "draws": lambda x: x + torch.rand(x.shape),
+        "may raise": lambda x: x if float(x.max()) < 1e3 else x[9],
+    }
+    inputs = torch.randn(21, 3, generator=torch.Generator().manual_seed(0))
+    inputs[4, 1] = 7.0
+    for name, forward in (at_once | one_by_one).items():
+        sizes = list[int]()
+        module = Net(lambda _, x, of=forward, to=sizes: (to.append(len(x)), of(x))[1])
+        whole = features_by(module, inputs)
+        assert (sizes[-1] == 8) == (name in at_once), name
+        for rows in (slice(4, 5), slice(1, 21), slice(5, 20)):
+            assert features_by(module, inputs[rows]).tobytes() == whole[rows].tobytes(), name
+        assert (whole[4] == 0).all() == (name == "raises"), name
 
 
 def test_frozen_layers_that_write_for_some_record_make_its_features_zero(tmp_path) -> None:

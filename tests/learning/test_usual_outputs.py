@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 import hubbub
+from hubbub import Study
 from hubbub.core.errors import ModelError
 from hubbub.learning.self_check import method_for
-from hubbub.learning.study_model import with_usual_outputs
+from hubbub.learning.study_model import with_logits, with_usual_outputs
 from hubbub.learning.target_types import CLASSES, Amount, Classes
 
 RECORDS = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
@@ -30,6 +31,20 @@ class Wrapped(nn.Module):
 
     def forward(self, x):
         return self.wrap(self.linear(x))
+
+
+class Compiled(nn.Module):
+    """As what torch.compile gives, copies of which have no hooks."""
+
+    def __init__(self, module):
+        super().__init__()
+        self._orig_mod = module
+
+    def forward(self, x):
+        return self._orig_mod(x)
+
+    def __reduce__(self):
+        return Compiled, (self._orig_mod,)
 
 
 def usual(model, outputs=1, target_type=CLASSES):
@@ -127,6 +142,22 @@ def test_torchscript_is_refused_by_its_name():
     model = nn.Sequential(traced, nn.Flatten(0))
     with pytest.raises(ModelError, match=r"found 0 in TorchScript.*the module that was scripted"):
         method_for(model, (3,), np.zeros(0, np.float32))
+
+
+def test_a_compiled_model_is_the_one_that_was_compiled_whose_copies_keep_the_hook():
+    study = Study.parse(
+        """
+        study = { name = "usual" }
+        parties = { silos = 3, colluders = 1 }
+        data = { source = "python:nowhere:records" }
+        model = { kind = "python:nowhere:net", inputs = [3] }
+        training = { steps = 1, sample_rate = 0.5 }
+        privacy = { epsilon = 1.0, delta = 1e-5 }
+        """
+    )
+    model = copy.deepcopy(with_logits(study, Compiled(nn.Linear(3, 1)), (3,)))
+    assert model(RECORDS).shape == (5,)
+    assert [name for name, _ in model.named_parameters()] == ["weight", "bias"]
 
 
 @pytest.mark.slow

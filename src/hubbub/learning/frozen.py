@@ -6,9 +6,10 @@ are private, so their folder is readable by its owner only, and neither a name i
 says anything of them (docs/privacy.md A3). What a module of the study's own does cannot be told
 from a file's name, so its features are not kept.
 
-Layers take one record at a time, so that a record's features depend on that record alone (A2). One
-at which a module raises, that it writes into its parameters or buffers, or whose features are no
-finite numbers, has the features zero.
+A record's features depend on that record alone: layers take batches of one public shape where a row
+of them is seen to be the same bits in every place, whatever the others are (A2), and one record at
+a time otherwise. One at which a module raises, that it writes into its parameters or buffers, or
+whose features are no finite numbers, has the features zero.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import hashlib
 import hmac
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,11 +40,13 @@ from hubbub.learning.models import module_from, seeded_by
 from hubbub.learning.parameters import read_pinned
 from hubbub.learning.study.model import Frozen, Model, weights_path
 from hubbub.learning.torch_settings import seeded
-from hubbub.learning.trial import RaisingOperations
+from hubbub.learning.trial import WILD, RaisingOperations, first_taken
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOCK = "lock"  # whoever holds it is the only one who writes among what is kept
-_SEED = 1  # of random layers, of each record anew
+_SEED = 1  # of random layers, of each batch anew
+_MOST_ROWS, _MOST_NUMBERS = 8, 2**20  # of a batch
+_AT_ONCE: dict[Frozen, dict[tuple[int, ...], int]] = {}  # records of a shape, as was seen
 
 
 def through_frozen(
@@ -78,7 +82,7 @@ def through_frozen(
     layers = frozen_layers(frozen, folder or Path())
     images = torch.from_numpy(records.inputs)
     if frozen.module:
-        features = _one_by_one(layers, images)
+        features = features_by(layers, images, _AT_ONCE.setdefault(frozen, {}))
     else:
         features = frozen_features(layers, images, cache or data_folder() / "features")
     # Zero where a number is none: no refusal tells of a record (docs/privacy.md A3).
@@ -125,8 +129,13 @@ def _with_weights(frozen: Frozen, tensors: Mapping[str, torch.Tensor]) -> nn.Mod
 
 
 @torch.no_grad()
-def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]:
-    """Rows of features, each of one record; zero where the module raises or changes itself."""
+def features_by(
+    module: nn.Module, records: torch.Tensor, at_once: dict[tuple[int, ...], int] | None = None
+) -> NDArray[np.float32]:
+    """Rows of features, each of one record; zero where the module raises or changes itself.
+
+    How many records of a shape the module takes `at_once` is written there where it is not known.
+    """
     zeros = torch.zeros(1, *records.shape[1:])
     watch = RaisingOperations(zeros.device).following(zeros)
     with state_unchanged(module), watch:
@@ -137,29 +146,89 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
             f"found that it raised {raised} on zeros; correct the data, such as the "
             "channels and the size of images, or name other weights"
         )
-    state, features = ModelState(module), np.zeros((len(records), made_up.shape[1]), np.float32)
-    for number, record in enumerate(records.unsqueeze(1)):
-        row = _row(module, record, made_up.shape)
-        if not state.put_back() and row is not None:
-            features[number] = row
+    taken = partial(_taken, module, ModelState(module), made_up.shape)
+    at_once = {} if at_once is None else at_once
+    if zeros.shape not in at_once:
+        at_once[zeros.shape] = _rows_at_once(taken, zeros)
+    null = zeros.repeat(at_once[zeros.shape], *[1] * (zeros.dim() - 1))
+    features = np.zeros((len(records), made_up.shape[1]), np.float32)
+    for start in range(0, len(records), len(null)):
+        piece = slice(start, start + len(null))
+        _fill(features[piece], records[piece], null, taken)
     return features
 
 
-def _row(
-    module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
-) -> NDArray[np.float32] | None:
-    """The features of a batch of one record, of that shape; None where the module raises.
+# A batch's features; None where the module raises or changes itself.
+Taken = Callable[[torch.Tensor], NDArray[np.float32] | None]
 
-    What is drawn is the same for every record, and nothing is kept for the next (P14).
+
+def _taken(
+    module: nn.Module, state: ModelState, one: tuple[int, ...], batch: torch.Tensor
+) -> NDArray[np.float32] | None:
+    """The features of a batch, of each record those of that shape.
+
+    What is drawn is the same for every batch, and nothing is kept for the next (P14).
     """
-    try:
-        with seeded(_SEED, record.device), attributes_restored(module):
-            given = record.clone()  # into which it may write
-            rows, raised = attempted(lambda: module(given).float().reshape(shape).numpy()[:1])
-    except HubbubError:  # whatever it says would tell of a record
-        return None
-    row: NDArray[np.float32] | None = None if raised else rows[0]
-    return row
+    shape, rows = (len(batch) * one[0], one[1]), None
+    told = suppress(HubbubError)  # whatever it says would tell of a record
+    with told, seeded(_SEED, batch.device), attributes_restored(module):
+        given = batch.clone()  # into which it may write
+        rows, _ = attempted(lambda: module(given).float().reshape(shape).numpy())
+    return None if state.put_back() or rows is None else rows[: len(batch)]
+
+
+def _fill(
+    features: NDArray[np.float32], records: torch.Tensor, null: torch.Tensor, taken: Taken
+) -> None:
+    """Write what is found of records into their features, which are zero.
+
+    Of a batch at which the module raises, or changes itself, each is tried beside null records.
+    """
+    batch = null.clone()
+    batch[: len(records)] = records
+    rows = taken(batch)
+    if rows is not None:
+        features[:] = rows[: len(records)]
+    elif len(records) > 1:
+        for k in range(len(records)):
+            _fill(features[k : k + 1], records[k : k + 1], null, taken)
+
+
+def _rows_at_once(taken: Taken, zeros: torch.Tensor) -> int:
+    """How many records the module takes at once: one, or as many as do not move each other's.
+
+    Made-up records have the same features in every place of such a batch, bit for bit, whatever the
+    others are, and about those that they have alone. One, too, where an operation may raise by its
+    values.
+    """
+    rows = min(_MOST_ROWS, _MOST_NUMBERS // max(1, zeros.numel()))
+    watch = RaisingOperations(zeros.device)
+
+    def are_alone(made_up: torch.Tensor) -> bool:
+        with watch.following(made_up):
+            each = [taken(one) for one in made_up.split(1)]
+        known = [one for one in each if one is not None]
+        if len(known) < len(each):
+            raise RuntimeError("the module takes no such records")
+        order, seen = np.arange(rows) % len(each), set[tuple[np.intp, bytes]]()
+        for turn in range(len(each)):
+            which = np.roll(order, turn)
+            found, wanted = taken(made_up[which]), np.concatenate(known)[which]
+            little = 1e-4 * np.nan_to_num(np.abs(wanted), posinf=0).max(initial=0)
+            near = partial(np.allclose, rtol=1e-3, atol=little, equal_nan=True)
+            if found is None or not near(found, wanted):
+                return False
+            seen |= {(k, row.tobytes()) for k, row in zip(which, found, strict=True)}
+        watched = [0, rows // 2, rows - 1]
+        for kind in (torch.zeros_like, WILD[4], WILD[-1]):  # 1e30 and NaN
+            batch = kind(made_up[order])
+            batch[watched] = made_up[order[watched]]
+            found = taken(batch)
+            if found is not None:  # what it cannot take is in no batch either
+                seen |= {(order[k], found[k].tobytes()) for k in watched}
+        return len(seen) == len(each) and not watch.names
+
+    return rows if rows > 1 and first_taken(tuple(zeros.shape[1:]), are_alone) else 1
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
@@ -199,7 +268,7 @@ def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> 
     training = extractor.training
     extractor.eval()
     try:
-        features = _one_by_one(extractor, inputs)
+        features = features_by(extractor, inputs)
     finally:
         extractor.train(training)
     if path is not None:
@@ -215,7 +284,7 @@ def _kept_at(cache: Path, extractor: nn.Module, inputs: torch.Tensor) -> Path | 
     """
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        digest = hmac.new(_key(cache / "key"), b"record by record\n", hashlib.sha256)
+        digest = hmac.new(_key(cache / "key"), b"in batches\n", hashlib.sha256)
     except OSError:
         return None
     digest.update(repr(extractor).encode())

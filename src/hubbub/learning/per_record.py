@@ -185,7 +185,7 @@ class Products:
         """view = kept view + sum_i factors_i gradient_i, as one matrix product."""
         rows, columns = self.left.shape[2], self.right.shape[2]
         left = _finite(self.left.mul_(factors.double()[:, None, None])).to(view.dtype)
-        right = _finite(self.right).view(-1, columns)
+        right = _finite(self.right).reshape(-1, columns)
         view.view(rows, columns).addmm_(left.view(-1, rows).t(), right, beta=kept)
 
 
@@ -470,6 +470,9 @@ def formed(given: Given) -> PerRecord:
 def from_positions(left: torch.Tensor, right: torch.Tensor) -> Outer | Products | Stack:
     """gradient_i = sum_t left_it (x) right_it, from (n, t, rows) and (n, t, columns)."""
     positions, rows, columns = left.shape[1], left.shape[2], right.shape[2]
+    # What a model's autocast has shortened is measured and added at its full length.
+    kind = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
+    left, right = left.to(kind), right.to(kind)
     if positions == 1:
         return Outer(left=left[:, 0], right=right[:, 0])
     if positions <= _MOST and positions**2 * (rows + columns) < rows * columns:

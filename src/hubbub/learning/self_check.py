@@ -32,6 +32,7 @@ from hubbub.learning.model_state import (
     writes_refused,
     zeros_filled,
 )
+from hubbub.learning.parameters import layout_of
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import borrowed, computing
 from hubbub.learning.trial import (
@@ -142,9 +143,11 @@ def try_out(
     copied = unquoted(partial(copy.deepcopy, model))
     with borrowed():
         few = Records(inputs=test.inputs[:2], targets=test.targets[:2])
-        unquoted(partial(evaluate_records, copied, few, target_type=target_type))
+        remedy = "call it on the public test records to see why"
+        unquoted(partial(evaluate_records, copied, few, target_type=target_type), remedy)
         if own:
-            unquoted(partial(evaluate_records, copied, test, target_type=target_type, own=own))
+            more = partial(evaluate_records, copied, test, target_type=target_type, own=own)
+            unquoted(more, remedy)
 
 
 def check_classes(model: nn.Module, records: Records) -> None:
@@ -253,8 +256,7 @@ def method_and_work(
         inputs=np.zeros((0, *shape), np.float32),
         targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
     )
-    size = sum(parameter.numel() for parameter in model.parameters())
-    with kept_pages(size), computing(torch.device("cpu")):
+    with kept_pages(layout_of(model).size), computing(torch.device("cpu")):
         with state_unchanged(model):
             trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
             if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":

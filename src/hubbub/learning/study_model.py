@@ -210,6 +210,7 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
 
 def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
     """A user's module, whose outputs are read as what they mean."""
+    module = getattr(module, "_orig_mod", module)  # of a compiled one, whose copies lose hooks
     own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
     single = learning_of(study)[0].outputs == 1
     return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)

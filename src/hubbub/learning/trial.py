@@ -49,12 +49,13 @@ from hubbub.learning.target_types import TargetType
 from hubbub.learning.torch_settings import borrowed, device_under, seeded
 
 MADE_UP = 4  # records
+_REMEDY = "take gradients of it on made-up float32 records to see why"
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()
 
 Made = TypeVar("Made")
 
 
-def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Made:
+def unquoted(work: Callable[[], Made], remedy: str = _REMEDY) -> Made:
     """What `work` gives; an error of the user's model is reported by its kind alone.
 
     Raises:
@@ -98,7 +99,7 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     """The model tried on made-up records of that shape, the same for everybody, or a ModelError."""
     known = _TRIED.setdefault(model, {})
     if shape not in known:
-        remedy = f"call it on made-up records of shape {(MADE_UP, *shape)} to see why"
+        remedy = f"call it on made-up float32 records of shape {(MADE_UP, *shape)} to see why"
         known[shape] = unquoted(partial(_trial, model, shape), remedy)
     return known[shape]
 

@@ -59,6 +59,13 @@ class WordsBeside(torch.nn.Linear):
         pass
 
 
+class Looks(torch.nn.Embedding):
+    """Has no row for large codes."""
+
+    def forward(self, x):
+        return super().forward(x.long().abs()).sum((1, 2))
+
+
 class GivesATuple(torch.nn.Linear):
     """As models of transformers do with return_dict=False."""
 
@@ -268,7 +275,15 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
             "west: .*undefined inputs, the first in record 17",
         ),
         (SILOS, {"model": SqueezesAll(3, 1)}, ModelError, r"found \(\); squeeze\(-1\) in place"),
-        (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),
+        (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"float32 records of shape \(4, 3\)"),
+        (SILOS, {"model": torch.nn.LazyLinear(1)}, ModelError, "the lazy weight; run the model"),
+        (SILOS, {"model": torch.nn.Linear(3, 1).half()}, ModelError, "model with model.float"),
+        (
+            SILOS,
+            {"model": Looks(4, 1), "test": (9 * silo(4)[0], silo(4)[1])},
+            ModelError,
+            "raised IndexError; call it on the public test records to see why",
+        ),
         (SILOS, {"optimizer": "adam"}, StudyError, "optimizer to be a mapping"),
         (SILOS, {"classes": 2}, DataError, "classes to be at least two different values"),
         (SILOS, {"classes": [0, 0]}, DataError, "classes to be at least two different values"),

@@ -691,7 +691,12 @@ MODEL_CASES = {
         "expected records in the public test set",
     ),
     "an error inside": ("torch.nn.Linear(7, 10)", TEN, 30, "raised RuntimeError"),
-    "two dimensions": ("torch.nn.Unflatten(1, (3, 1))", "rows % 2", 30, "squeeze"),
+    "two dimensions": (
+        "torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Unflatten(1, (3, 1)))",
+        "rows % 2",
+        30,
+        "squeeze",
+    ),
 }
 
 
