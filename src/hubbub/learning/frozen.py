@@ -45,7 +45,7 @@ from hubbub.learning.trial import WILD, RaisingOperations, first_taken
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOCK = "lock"  # whoever holds it is the only one who writes among what is kept
 _SEED = 1  # of random layers, of each batch anew
-_MOST_ROWS, _MOST_NUMBERS = 8, 2**20  # of a batch
+_MOST_ROWS, _MOST_NUMBERS = 8, 2**15  # of a batch; large images gain nothing from company
 _AT_ONCE: dict[Frozen, dict[tuple[int, ...], int]] = {}  # records of a shape, as was seen
 
 
