@@ -83,6 +83,26 @@ def test_a_round_that_has_a_sum_is_not_asked_again_and_one_without_is() -> None:
     lost.reach(1)
 
 
+def test_a_run_may_go_back_behind_a_model_that_was_shown_after_a_sum_that_was_lost() -> None:
+    """Killed before a step was on disk, and after the MODEL of the next round was sent."""
+    one, models = course(), [np.full(2, k, np.float32) for k in range(3)]
+    for round in (1, 2):
+        one.reach(round)
+        one.expect(models[round - 1], NUMBERS)
+        if round == 1:
+            one.step(round, None)
+    one.reach(1)
+    one.expect(models[0], NUMBERS)
+    one.reach(1)  # and no other model is shown in the attempt after it
+    with pytest.raises(ProtocolError, match="did not take that step"):
+        one.expect(models[2], NUMBERS)
+    one.step(1, None)
+    one.reach(2)
+    one.expect(models[2], NUMBERS)  # of another sum
+    assert one.led is None
+    assert not one.is_proven
+
+
 def test_a_state_that_was_taken_proves_nothing_though_all_sums_follow() -> None:
     one = course(None)
     one.reach(1)

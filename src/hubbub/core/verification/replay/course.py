@@ -99,6 +99,10 @@ class Course:
                 f"expected to go on from the sum of round {self._summed}, found round {round} "
                 "again: a sum that is kept counts, also where a run was interrupted"
             )
+        if round <= self._summed:
+            # Whose last states a crash has lost goes back behind them, and behind a MODEL that was
+            # shown for the round after them.
+            self._summed, self._next = round - 1, None
         self._begun, self._attempts = max(self._begun, round), self._attempts + 1
 
     def expect(self, sent: Parameters, round_parameters: RoundParameters) -> None:
