@@ -163,9 +163,12 @@ class Stratum:
 
     def _noise(self, apart: Array, hazards: Array) -> Array:
         """(r, r) of what is `apart`, (patterns, 2 bins, r), from the mean over who is at risk."""
-        of_events, of_exposed = self._rows
-        taken = apart * np.maximum(hazards, 0.0)[:, :, None]
-        rows = np.swapaxes(apart, 1, 2) @ of_events - np.swapaxes(taken, 1, 2) @ of_exposed
+        taken, bins = apart * np.maximum(hazards, 0.0)[:, :, None], self.bins
+        each = apart / 2 + taken * self._twice[:, None], taken
+        # Both parts of a bin are of one number in a sum.
+        of_events, of_exposed = (part[:, :bins] + part[:, bins:] for part in each)
+        rows = np.tensordot(of_events, self.sets.events[:bins], (1, 0))
+        rows -= np.tensordot(of_exposed, self.sets.exposed[:bins], (1, 0))
         by_part = np.tensordot(self.mixed, rows, axes=(0, 0))
         return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
