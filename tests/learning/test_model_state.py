@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -278,6 +279,14 @@ def test_p14_a_module_takes_several_records_at_once_only_where_none_moves_anothe
     """Each has the same bits alone; what mixes, counts, draws, or may raise is given one by one."""
     layers = [nn.Linear(3, 2) for _ in range(2)]
     place = torch.arange(8.0)[:, None]
+    layer = nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+    padded = nn.TransformerEncoder(layer, 1).eval().requires_grad_(False)
+
+    def packed(x: torch.Tensor) -> torch.Tensor:
+        with warnings.catch_warnings(action="ignore"):  # nested tensors are a prototype
+            there = padded(x[:, :, None].repeat(1, 1, 4), src_key_padding_mask=x < -9)
+        return torch.as_tensor(there)[:, 0]
+
     at_once: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "rows": lambda x: layers[1](torch.relu(layers[0](x)) @ layers[0].weight),
         "raises": lambda x: layers[0](x) if float(x.detach().numpy().max()) < 5 else x[9],
@@ -285,6 +294,10 @@ def test_p14_a_module_takes_several_records_at_once_only_where_none_moves_anothe
     one_by_one: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "mixes": lambda x: x - x.mean(0) / 10,
         "mixes wild ones": lambda x: x + (np.abs(x.numpy()).max() > 1e9),
+        "mixes large ones": lambda x: x + (((most := x.abs().amax()) > 1e2) & (most < 1e9)),
+        "packs by a mask": packed,
+        "takes by a mask": lambda x: x.clone().index_put_((x[:, 0] > 9,), torch.zeros(())),
+        "branches in batches": lambda x: x if len(x) == 1 or float(x.max()) < 9 else 2 * x,
         "sees where": lambda x: x + 1e-6 * place[: len(x)],
         "sees how many": lambda x: x / len(x),
         "draws": lambda x: x + torch.rand(x.shape),

@@ -205,8 +205,7 @@ def _rows_at_once(taken: Taken, zeros: torch.Tensor) -> int:
     watch = RaisingOperations(zeros.device)
 
     def are_alone(made_up: torch.Tensor) -> bool:
-        with watch.following(made_up):
-            each = [taken(one) for one in made_up.split(1)]
+        each = [taken(one) for one in made_up.split(1)]
         known = [one for one in each if one is not None]
         if len(known) < len(each):
             raise RuntimeError("the module takes no such records")
@@ -219,16 +218,20 @@ def _rows_at_once(taken: Taken, zeros: torch.Tensor) -> int:
             if found is None or not near(found, wanted):
                 return False
             seen |= {(k, row.tobytes()) for k, row in zip(which, found, strict=True)}
-        watched = [0, rows // 2, rows - 1]
-        for kind in (torch.zeros_like, WILD[4], WILD[-1]):  # 1e30 and NaN
+        places = [0, rows // 2, rows - 1]
+        for kind in WILD:
             batch = kind(made_up[order])
-            batch[watched] = made_up[order[watched]]
+            batch[places] = made_up[order[places]]
             found = taken(batch)
             if found is not None:  # what it cannot take is in no batch either
-                seen |= {(order[k], found[k].tobytes()) for k in watched}
-        return len(seen) == len(each) and not watch.names
+                seen |= {(order[k], found[k].tobytes()) for k in places}
+        return len(seen) == len(each)
 
-    return rows if rows > 1 and first_taken(tuple(zeros.shape[1:]), are_alone) else 1
+    def watched(made_up: torch.Tensor) -> bool:
+        with watch.following(made_up):  # in batches, too: a module may look at their length
+            return are_alone(made_up) and not watch.names
+
+    return rows if rows > 1 and first_taken(tuple(zeros.shape[1:]), watched) else 1
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:

@@ -292,17 +292,25 @@ def _remembering() -> ModelError:
 # Where one of them is given several rows at once, whether it raises may be decided by a row's
 # place, as a last bit is, or by the random numbers of its row: the null record might then raise in
 # one empty row and not in another (docs/privacy.md A2). A model with such an operation is given one
-# row at a time. A table in which something is looked up is not among them: that is the everyday way
-# of words, and a word that a record holds is the same in every row.
+# row at a time; so is one whose kernels have shapes that follow from the values of all rows, as of
+# what is packed by a mask. A table in which something is looked up is not among them: that is the
+# everyday way of words, and a word that a record holds is the same in every row.
 
 # The first line tells Python a value, so that the model itself may raise by it.
 _RAISING = re.compile(
     r"aten\.(_local_scalar_dense|is_nonzero|equal|nonzero\w*|masked_select|_?unique\w*|_assert\w+"
     r"|_linalg_(check_errors|eigh|svd)|linalg_(eig|eigvals|lstsq|pinv)"
     r"|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
-    r"|repeat_interleave|masked_scatter_?)\..*"
+    r"|repeat_interleave|masked_scatter_?"
+    r"|_nested_tensor_from_mask\w*|_pack_padded_sequence|_?to_sparse\w*)\..*"
     r"|aten\.(normal\..*Tensor.*|bernoulli\.(default|out)|bernoulli_?\.Tensor)"
 )
+
+
+def _takes_by_mask(func: Any, args: Sequence[Any]) -> bool:
+    """Whether it takes, or writes, as many rows of a tensor as a mask has."""
+    by_index = str(func).split(".")[1].strip("_") in ("index", "index_put", "index_put_impl")
+    return by_index and any(one.dtype in (torch.bool, torch.uint8) for one in tensors_in(args[1]))
 
 
 # Of these, what stops a device for good, and with it the sums of all other records.
@@ -396,7 +404,7 @@ class RaisingOperations(OperationMode):
                 "does not check it and may stop the process; give it there only what is public, or "
                 "use one that checks, as torch.gather and torch.scatter_add do"
             )
-        if follows and _RAISING.fullmatch(str(func)):
+        if follows and (_RAISING.fullmatch(str(func)) or _takes_by_mask(func, args)):
             self.names.add(str(func))
             if not self._is_processor and _STOPPING.fullmatch(str(func)):
                 raise ModelError(
