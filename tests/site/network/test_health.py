@@ -553,15 +553,17 @@ def test_what_keeps_a_party_from_its_part_is_said_as_its_log_says_it() -> None:
 
 
 def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None:
-    """A silo and a node that were frozen; who has heard it is not told again."""
+    """Silos, in a session and in none, and a node that were frozen; each is told once."""
     parties = gather(parties={"dropouts": 1, "colluders": 0, "compute_nodes": 2})
     parties.stop("bob")
     session = opened(parties)
     session.round(1)
     parties.stop("node-1")
-    assert {part["silo"] for part in session.close([session.rounds.session])} == {"ann", "cyn"}
+    frozen = parties.seats.pop("cyn")
+    assert {part["silo"] for part in session.close([session.rounds.session])} == {"ann"}
     site, log = parties.aggregator, EventLog(party="aggregator")
-    assert list(Outbox(site).untold()) == [(parties.study.id, {"bob", "node-1"})]
+    assert list(Outbox(site).untold()) == [(parties.study.id, {"bob", "cyn", "node-1"})]
+    parties.seats["cyn"] = frozen  # it knows the session, of which nobody asks any more
     for name in ("bob", "node-1"):
         parties.start(name)
     asked = list[str]()
@@ -573,8 +575,8 @@ def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None
     courier = Courier(party_folder=site, phase=phase, event_log=log, timeouts=HASTY)
     for _ in range(2):
         courier.tell_ends()
-    assert asked == ["bob", "node-1"]
-    assert [parties.sites[name].unfinished() for name in asked] == [[], []]
+    assert asked == ["bob", "cyn", "node-1"]
+    assert [parties.sites[name].unfinished() for name in asked] == [[], [], []]
     assert state_of(parties.seats["bob"].event_log.known(), parties.study.id)["state"] == DONE
 
 

@@ -392,8 +392,15 @@ class Endpoint(ABC):
         return [self._frame(session, state.study.id, Tag.READY, b"")]
 
     def _is_told_end(self, parts: Sequence[bytes]) -> bool:
-        """Whether a CLOSE comes without a RESULT, and this party has no part to sign for one."""
-        return len(parts) == 1 and not self.signs_end(unverified(parts[0]).study)
+        """Whether a CLOSE comes without a RESULT, and this party has no part to sign for one.
+
+        It has none any more where that is of no session here, as after an end that it has missed.
+        """
+        if len(parts) != 1:
+            return False
+        told = unverified(parts[0])  # its session is signed, the request's is not
+        mine = any(one.session == told.session for one in self._finished.values())
+        return not (mine and self.signs_end(told.study))
 
     def _told_end(self, data: bytes) -> list[bytes]:
         """A study is over, and its people are told; nothing else rests on it."""

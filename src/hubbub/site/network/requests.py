@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hubbub import VERSION
@@ -271,7 +272,9 @@ class Requests(Peers):
                 before = witness.known[stated.ledger]
                 if before.rows > stated.rows:  # stated to another study while this was asked
                     return None
-        self.heads[name] = witness.sign(witness.known[stated.ledger], name)  # its people are shown
+        with suppress(IntegrityError):  # stated newer rows to another study just now
+            known = witness.known[stated.ledger]
+            self.heads[name] = witness.sign(known, name)  # its people are shown
         self.warn("older", whom=name, rows=stated.rows, before=before.rows)
         said = (
             f"its ledger has {stated.rows} rows, but it stated {before.rows}, or "
