@@ -236,6 +236,16 @@ def test_a_file_in_another_unit_is_named_and_nothing_is_converted():
     assert not [fault for fault in checked(study, "abc", Path()) if fault.column == "height"]
 
 
+def test_a_nameless_column_of_row_numbers_is_no_merged_cell(tmp_path: Path) -> None:
+    """Its units had been read as the names, and the names as a title."""
+    file = tmp_path / "a.csv"
+    rows = [f"{k},{40 + k},{200 + k}.5" for k in range(30)]
+    file.write_text("\n".join([",age,chol", "unit,years,mg/dl", *rows]))
+    read = read_raw(file)
+    assert read.header[1:] == ("age", "chol")
+    assert any("units or labels" in fault.what for fault in read.faults)
+
+
 def test_numbers_with_thousands_marks_are_in_no_other_unit():
     """Those below 1,000 alone had been read, so that other files seemed to lie apart."""
     draw = random.Random(1)

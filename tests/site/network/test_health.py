@@ -563,9 +563,6 @@ def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None
     assert {part["silo"] for part in session.close([session.rounds.session])} == {"ann"}
     site, log = parties.aggregator, EventLog(party="aggregator")
     assert list(Outbox(site).untold()) == [(parties.study.id, {"bob", "cyn", "node-1"})]
-    parties.seats["cyn"] = frozen  # it knows the session, of which nobody asks any more
-    for name in ("bob", "node-1"):
-        parties.start(name)
     asked = list[str]()
 
     def phase(name: str, requests: Any, deadline: float) -> Any:
@@ -573,6 +570,14 @@ def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None
         return parties.phase(name, requests, deadline)
 
     courier = Courier(party_folder=site, phase=phase, event_log=log, timeouts=HASTY)
+    Outbox(site).note_untold(bytes(32), {"bob"})
+    courier.tell_ends()
+    assert sorted(asked) == ["bob", "cyn", "node-1"]  # once, of two studies
+    Outbox(site).note_untold(bytes(32), set())
+    asked.clear()
+    parties.seats["cyn"] = frozen  # it knows the session, of which nobody asks any more
+    for name in ("bob", "node-1"):
+        parties.start(name)
     for _ in range(2):
         courier.tell_ends()
     assert asked == ["bob", "cyn", "node-1"]

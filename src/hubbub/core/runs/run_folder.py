@@ -83,6 +83,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             refuse_used(path, apart=folder._apart)
         with _locked(path):
+            refuse_used(path, apart=folder._apart)  # nor did another process use it meanwhile
             with folder._disk():
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.to_json())

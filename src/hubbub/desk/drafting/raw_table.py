@@ -290,11 +290,10 @@ class _Reading:
         width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
         wide = (2 * sum(map(bool, own)) > width and not _COMMENT.match(own[0]) for own in lines)
         first = next(compress(count(), wide), 0)
-        # Merged cells above the names leave gaps, and the names then look like labels.
-        below = lines[first + 1 :]
-        first += (
-            bool(below) and not all(lines[first]) and all(below[0]) and 0 in _labels(below, width)
-        )
+        # Merged cells above the names leave gaps, and the names then look like labels. A gap that
+        # is first alone is above the numbers of rows, as pandas writes them, and units may follow.
+        below, gaps = lines[first + 1 :], first < len(lines) and not all(lines[first][1:])
+        first += bool(below) and gaps and all(below[0]) and 0 in _labels(below, width)
         if not first or width < 2:
             return lines
         title = " ".join(filter(None, lines[0]))

@@ -380,6 +380,7 @@ class Courier:
     def tell_ends(self) -> None:
         """Tell of studies that are over whom their end has found away."""
         outbox, roster = Outbox(self.party_folder), self.party_folder.roster
+        away = set[str]()  # is waited for once, of however many studies it has heard nothing
         for study, names in outbox.untold():
             requests = Requests(
                 roster, study, self.phase, self.event_log, self.timeouts, quiet=True
@@ -392,9 +393,12 @@ class Courier:
                 receiver=EVERYBODY,
                 payload=b'{"sessions": []}',
             )
-            whom = [i for i, party in enumerate(roster.parties) if i and party.name in names]
-            heard = requests.tell_end(frame.sealed(self.party_folder.keys), frame.session, whom)
-            outbox.note_untold(study, names - {*map(roster.name, heard)})
+            whom = [i for i, party in enumerate(roster.parties) if i and party.name in names - away]
+            told = frame.sealed(self.party_folder.keys)
+            heard = requests.tell_end(told, frame.session, whom) if whom else ()
+            names -= {*map(roster.name, heard)}
+            away |= names
+            outbox.note_untold(study, names)
 
     def _has_begun(self, study: Study) -> bool:
         return self.party_folder.run(study.id).is_dir()
