@@ -168,8 +168,8 @@ def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
 
     def named_by(silos: int) -> Any:
         def change(said: Any) -> None:
-            empty = {**said["transcripts"][0], "session": "ab" * 16, "frames": 3}
-            said["transcripts"].append(empty)
+            others = {"file": "transcripts/ab.bin", "session": "ab" * 16, "frames": 3}
+            said["transcripts"].append({**said["transcripts"][0], **others})
             for part in said["silos"][:silos]:
                 part["sessions"].append("ab" * 16)
 
