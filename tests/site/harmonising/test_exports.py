@@ -50,6 +50,6 @@ def test_a_check_says_what_each_site_has_to_map(here: Path, capsys: pytest.Captu
         assert main(["check", "study.toml", "--silo", name, "--mapping", f"{name}.toml"]) == 0
         drafts[name] = Path(f"{name}.toml").read_text()
     assert '# spellings: what are "1", "2"?' in drafts["north"]
-    assert "# factor = 0.09148, offset = 2.152: hardly any value is within" in drafts["north"]
+    assert "# factor = 0.09148, offset = 2.152   # HbA1c" in drafts["north"]
     assert '# spellings: what are "female", "male"?' in drafts["south"]
-    assert "# factor = 18.0156: hardly any value is within" in drafts["south"]
+    assert "# factor = 18.0156   # " in drafts["south"]
