@@ -21,7 +21,7 @@ import numpy as np
 
 from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals, statistic_keys
-from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising, rising_limits
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import Answer, Curve, Estimate, Expectation, NoisyTest, group_names
 from hubbub.estimation.statistic_keys import StatisticKeys
@@ -353,18 +353,12 @@ class _Incidence:
         return np.asarray(np.maximum(each @ self._course.wider**2, 0.0))
 
     def ends(self, z: float) -> tuple[Array, Array]:
-        """Lower and upper limits at z standard deviations, both rising.
-
-        Limits that fall are pooled, those of little variance most: each has noise of its own.
-        """
+        """Lower and upper limits at z standard deviations, both rising."""
         share = np.maximum(self._raw, 0.0)
         least = 1.0 / self._risk[0]
         per_share = np.where(share > least, self.sampling / np.maximum(share, 1e-12), least)
-        middle = share + z * z * per_share / 2
-        root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
-        weights = 1.0 / np.maximum(self.noise + self.sampling, 1e-300)
-        low, high = (np.clip(rising(middle + sign * root, weights), 0.0, 1.0) for sign in (-1, 1))
-        return intervals.around(self.share, low, high)
+        limits = rising_limits(share, per_share, self.noise, self.noise + self.sampling, z)
+        return intervals.around(self.share, *(np.clip(limit, 0.0, 1.0) for limit in limits))
 
 
 def _from_none(after: Array) -> tuple[float, ...]:

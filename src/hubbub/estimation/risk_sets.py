@@ -93,6 +93,27 @@ def rising(values: Array, weights: Array | None = None) -> Array:
     return np.asarray(isotonic_regression(values, weights=weights).x)
 
 
+def rising_limits(
+    values: Array, per: Array, noise: Array, variance: Array, z: float
+) -> tuple[Array, Array]:
+    """Lower and upper limits of what rises, at z standard deviations, rising too.
+
+    A limit lies where its own uncertainty would reach the value. Limits that fall are pooled, those
+    of little variance most: running extremes would hold less often than said, as each has noise of
+    its own.
+
+    Args:
+        values: as they were found, which may fall.
+        per: variance by drawing records, for each unit of a value.
+        noise: variance by noise.
+        variance: by both.
+    """
+    middle = values + z * z * per / 2
+    root = np.sqrt(np.maximum(z * z * noise + middle**2 - values**2, 0.0))
+    weights = 1.0 / np.maximum(variance, 1e-300)
+    return rising(middle - root, weights), rising(middle + root, weights)
+
+
 # Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.
 #
 # A record's block lies in the place of its group and is a column of a code: of the events, where it

@@ -29,7 +29,7 @@ import numpy as np
 from hubbub.core.tabular.levels import Array, Cells, Levels
 from hubbub.estimation import intervals, statistic_keys
 from hubbub.estimation.regression import Patterns
-from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising, rising_limits
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import Answer, Curve, Estimate, Expectation, NoisyTest, group_names
 from hubbub.estimation.statistic_keys import StatisticKeys
@@ -248,22 +248,15 @@ class SurvivalCourse:
         return np.asarray(np.exp(-np.maximum(rising(self.hazard), 0.0)))
 
     def ends(self, z: float) -> tuple[Array, Array]:
-        """Survival's lower and upper limits at z standard deviations, both non-increasing.
-
-        Limits that rise are pooled, those of little variance most. To take the least of all before
-        would hold less often than said: each has noise of its own.
-        """
+        """Survival's lower and upper limits at z standard deviations, both non-increasing."""
         y, _ = self._positive
         risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
         per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
-        middle = self.hazard + z * z * per_hazard / 2
         variance = np.diag(self.covariance)
         noise = variance - self.greenwood
-        root = np.sqrt(np.maximum(z * z * noise + middle**2 - self.hazard**2, 0.0))
-        limits = (middle + sign * root for sign in (1, -1))
-        weights = 1.0 / np.maximum(variance, 1e-300)
+        limits = rising_limits(self.hazard, per_hazard, noise, variance, z)
         # Made no less than 0 last: what is pooled would be above 0 for one limit that is.
-        low, high = (np.exp(-np.maximum(rising(limit, weights), 0.0)) for limit in limits)
+        high, low = (np.exp(-np.maximum(limit, 0.0)) for limit in limits)
         return intervals.around(self.survived, low, high)
 
     def band_quantile(self, confidence: float) -> float:
