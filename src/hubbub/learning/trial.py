@@ -306,18 +306,17 @@ _RAISING = re.compile(
     r"|aten\.(normal\..*Tensor.*|bernoulli\.(default|out)|bernoulli_?\.Tensor)"
 )
 
-
-def _takes_by_mask(func: Any, args: Sequence[Any]) -> bool:
-    """Whether it takes, or writes, as many rows of a tensor as a mask has."""
-    by_index = str(func).split(".")[1].strip("_") in ("index", "index_put", "index_put_impl")
-    return by_index and any(one.dtype in (torch.bool, torch.uint8) for one in tensors_in(args[1]))
-
-
 # Of these, what stops a device for good, and with it the sums of all other records.
 _STOPPING = re.compile(
     r"aten\.(_assert_async|multinomial|poisson|binomial|_standard_gamma|_sample_dirichlet"
     r"|normal|bernoulli|masked_scatter|repeat_interleave)_?\..*"
 )
+
+
+def _takes_by_mask(func: Any, args: Sequence[Any]) -> bool:
+    """Whether it takes, or writes, as many rows of a tensor as a mask has."""
+    by_index = str(func).split(".")[1].strip("_") in ("index", "index_put", "index_put_impl")
+    return by_index and any(one.dtype in (torch.bool, torch.uint8) for one in tensors_in(args[1]))
 
 
 # And what torch does unchecked on any device: a number that a record may hold has it read or write

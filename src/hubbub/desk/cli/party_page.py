@@ -82,10 +82,8 @@ class PartyPage:
         with self._lock:
             state = {key: value for key, value in self.event_log.known().items() if key in SHOWN}
             studies = sorted(self.folder.all_approved(), key=lambda study: study.name)
-            (spent, warnings, fault), reason = (
-                self._ledger_now(),
-                health(state)[1].get("reason", ""),
-            )
+            spent, warnings, fault = self._ledger_now()
+            reason = health(state)[1].get("reason", "")
             steps = [*self._next(state, [*self._wrong(state, reason, fault)], studies), *warnings]
             now = time.time()
             rows = [self._row(study, state) for study in studies]
