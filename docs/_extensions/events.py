@@ -21,29 +21,28 @@ _LEVELS = {"note": "info", "warn": "warning"}
 _RESTORED = "[An older copy](../howto/runbooks.md#back-up-and-restore) was restored at that party."
 # By warning: what to do.
 REMEDIES = {
-    "attempt": "Nothing: the round is tried again. If it repeats, see the party named before.",
-    "complaint": "Nothing: the run stops, and names who lied.",
-    "declined": "Mend the [reason](wire.md#refusals) at that party.",
+    "attempt": "If it repeats, look at the party named before.",
+    "complaint": "Nothing: the run stops, and names the liar.",
+    "declined": "Fix the [reason](wire.md#refusals) at that party.",
     "garbled": "Install the same version everywhere; if it repeats, ask that party's people.",
     "lost": "Nothing. What was charged stays charged.",
     "missing": "`hubbub status` at that party; a longer `--deadline` for a slow one.",
     "new-ledger": "Nothing, for another data set; else "
     "[restore](../howto/runbooks.md#back-up-and-restore) the ledger at that party.",
     "older": _RESTORED,
-    "refused": "Mend what it says, here; `hubbub join --check` tries everything at once.",
+    "refused": "Fix it here; `hubbub join --check` tries everything at once.",
     "relay": "See the relay's log, in `relay/`.",
-    "reminder": "Have the named parties run the command.",
+    "reminder": "Have them run the command.",
     "revoked": "Nothing, if your people meant it; else `hubbub approve` again.",
     "seed": "Compare both parties' clocks, versions and keys; rotate the key of whoever is wrong.",
     "set-back": _RESTORED,
-    "silent": "Wait: `join` tries again. Ask the aggregator's people whether `serve` still runs.",
-    "stopped": "Mend what it says and start again; nothing is charged twice.",
-    "twice": "End one of the two. If nobody started a second, [rotate its keys]"
-    "(../howto/runbooks.md#rotate-a-key).",
-    "unbelieved": "Ask that party's people: more silos than may collude would have to confirm it.",
+    "silent": "`join` tries again. Ask the aggregator's people whether `serve` still runs.",
+    "stopped": "Fix it and start again; nothing is charged twice.",
+    "twice": "If nobody started a second, [rotate its keys](../howto/runbooks.md#rotate-a-key).",
+    "unbelieved": "Ask that party's people.",
     "unconnected": "[What may be in the way](../network.md#networks).",
     "unsigned": "Have these parties connect once, then serve again.",
-    "version": "Install one version everywhere ([upgrades](../howto/runbooks.md#upgrade)).",
+    "version": "[Upgrade](../howto/runbooks.md#upgrade).",
     "waiting": "Start `hubbub join` there.",
 }
 _HEAD = """# Log events

@@ -142,8 +142,7 @@ def page() -> str:
 def _section(kind: str) -> Iterator[str]:
     of = KINDS[kind]
     yield f"## `{kind}`\n"
-    methods = f" In a paper: “{of.methods}”." if getattr(of, "methods", "") else ""
-    yield f"{(of.__doc__ or '').splitlines()[0]}{methods}\n"
+    yield f"{(of.__doc__ or '').splitlines()[0]}\n"
     yield f"Keys: {', '.join(f'`{name}`' for name in of.keys)}.\n"
     yield "| | what is summed | how it is read |\n|---|---|---|"
     yield from (f"| {' | '.join(row)} |" for row in FORMULAS[kind])

@@ -18,7 +18,7 @@ _SAID_IN = ("refusal", "notes")  # what an answer says of itself
 _SENTENCE = 3  # words that a reason has at least
 
 # By what is withheld the reasons as the code has them, "…" for a name: what each means, what helps.
-_MORE = "More epsilon, a higher `weight`, or more records"
+_MORE = "Less noise"  # the head of the page says what that takes
 REASONS: dict[str, dict[str, tuple[str, str]]] = {
     "A whole answer": {
         "too few records for the noise": (
@@ -162,11 +162,11 @@ REMARKS = frozenset(
 _HEAD = """# Why a number is missing
 
 For an analyst. hubbub withholds a number that the noise would drown: an answer, an effect, a
-group or a p-value. Each reason that it prints is below, with what it means and what helps; "…"
-stands for a name or a number. (`docs/_extensions/refusals.py` makes this page from the code.) A
-withheld number costs as much as a given one, because the noisy sums decide after they are charged.
-`hubbub plan` and `query.expected` show beforehand, at no cost, whether to expect an answer, and a
-study with a question that cannot have one is refused before anything is spent.
+group or a p-value. Below is each reason that it prints; "…" stands for a name or a number.
+(`docs/_extensions/refusals.py` makes this page from the code.) Relative to the answer, noise is
+less with more epsilon, a higher `weight`, or more records. A withheld number costs as much as a
+given one, because the noisy sums decide after they are charged. `hubbub plan` and `query.expected`
+show beforehand, at no cost, whether to expect an answer.
 """
 _TAIL = """## A p-value
 
