@@ -49,7 +49,6 @@ _HEAD = """# Log events
 
 For an administrator. Each line of a party's `events.jsonl` is a JSON object with `time`, `level`,
 `party` and `event`, and the values in italics below. No value is of a record, a key or a vector.
-(`docs/_extensions/events.py` makes this page from the code.)
 """
 
 

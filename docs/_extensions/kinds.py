@@ -111,9 +111,9 @@ FORMULAS: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 _HEAD = """# Kinds of statistics
 
-For an analyst. Made by `docs/_extensions/kinds.py`: what each kind of `[statistics.NAME]` is, [its
-keys](../study.md#statisticsname), and its formulas. σ is the standard deviation of all noise on a
-number, at sensitivity 1. [P23](../privacy.md#p23) has the layouts with their proofs.
+For an analyst. What each kind of `[statistics.NAME]` is, [its keys](../study.md#statisticsname),
+and its formulas. σ is the standard deviation of all noise on a number, at sensitivity 1.
+[P23](../privacy.md#p23) has the layouts with their proofs.
 """
 _TAIL = """## References
 

@@ -28,7 +28,7 @@ SIGNERS = {
 _HEAD = """# Platforms and roots
 
 For an expert. What a study can pin of a machine ([attestation](../attestation.md)). The first
-measurement must be stated. (`docs/_extensions/platforms.py` makes this page from the code.)
+measurement must be stated.
 
 | platform | measurements (hex digits) | security versions | signed by |
 |---|---|---|---|"""

@@ -163,10 +163,9 @@ _HEAD = """# Why a number is missing
 
 For an analyst. hubbub withholds a number that the noise would drown: an answer, an effect, a
 group or a p-value. Below is each reason that it prints; "…" stands for a name or a number.
-(`docs/_extensions/refusals.py` makes this page from the code.) Relative to the answer, noise is
-less with more epsilon, a higher `weight`, or more records. A withheld number costs as much as a
-given one, because the noisy sums decide after they are charged. `hubbub plan` and `query.expected`
-show beforehand, at no cost, whether to expect an answer.
+Relative to the answer, noise is less with more epsilon, a higher `weight`, or more records. A
+withheld number costs as much as a given one, because the noisy sums decide after they are charged.
+`hubbub plan` and `query.expected` show beforehand, at no cost, whether to expect an answer.
 """
 _TAIL = """## A p-value
 

@@ -19,7 +19,6 @@ _WIDTH, _ROW, _GAP = 760, 34, 6
 _HEAD = """# Rooms
 
 For a developer. A file imports only from its own row and from rows below it, as `make check` shows.
-(`docs/_extensions/rooms.py` makes this page from the contract in `pyproject.toml`.)
 
 ![Which room may import which](../pictures/rooms.svg)
 """

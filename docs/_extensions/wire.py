@@ -243,7 +243,7 @@ CALLS: dict[str, tuple[str, str, str]] = {
 }
 _HEAD = f"""# Messages: tags, calls and refusals
 
-For an implementer. Made by `docs/_extensions/wire.py` with the numbers of the code. [The
+For an implementer. [The
 protocol](../protocol.md) explains the words, and says in which order messages come and what is
 refused. Wire version {VERSION}; a frame is its payload and {OVERHEAD} bytes more.
 """
