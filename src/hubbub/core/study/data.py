@@ -171,8 +171,8 @@ class Data:
         tuple[int, ...],
         wholes(
             MOST_COUNTS,
-            "Each silo's number of units, `records` in all; [among machines]"
-            "(network.md#joint-batches) joint batches demand it.",
+            "Each silo's number of units, `records` in all; among machines "
+            "[joint batches](sampling.md) demand it.",
             "list of whole numbers above 0",
         ),
     ] = ()
