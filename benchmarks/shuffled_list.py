@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 from hubbub.core.errors import StudyError
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.wire import Channel
+from hubbub.core.protocol.token_lists.process_pool import SharedPool
 from hubbub.core.protocol.token_lists.token_list import ListContext, TokenList
 from hubbub.core.session.ask import Answer, Call, Peers
-from hubbub.core.session.in_process import SharedPool
 from hubbub.core.session.setup import new_session
 from hubbub.core.session.token_lists import SiloTokenLists, TokenLists
 
@@ -94,7 +95,7 @@ def shuffled_list(
     """
     found, session = {one.identity: one for one in keys}, session or new_session()
     counts = [int(count) for count in counts]
-    pool = SharedPool(len(counts), counts, progress)
+    pool = SharedPool(counts, progress)
     lists = {}
     for index in roster.silos:
         if roster.parties[index] not in found:
@@ -111,6 +112,7 @@ def shuffled_list(
             counts=counts,
             attempts_per_list=1,
             epoch=1,
+            batches=cast("Any", None),  # no batch is drawn
             pool=pool,
         )
     TokenLists(

@@ -15,24 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub
 import hubbub.learning as learning
+from hubbub.core.errors import ProtocolError
 from hubbub.core.kept_pages import cores
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.primitives.wire import Channel
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches, places_of
 from hubbub.core.runs.federated import RunSessions, SessionPlan
 from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.loop import Progress, Summed, train
 from hubbub.core.runs.prepared_study import Parameters, PreparedStudy
+from hubbub.core.session.ask import Call, Peers
 from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import layout_of
-from hubbub.core.session.party import SiloParty
 from hubbub.core.session.rounds import NoisySums, Rounds
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
@@ -70,19 +73,60 @@ def dealt(counts: Sequence[int], source: SecureSource) -> Mapping[int, NDArray[n
 
 
 @dataclass
-class Dealer:
-    """Deals every attempt a list, in the place of `TokenLists`."""
+class DealtLists:
+    """The newest list as one silo knows it, to whom nobody shows how it was made."""
 
-    silos: Mapping[int, Silo]
+    batches: TokenBatches
+    is_paid: bool = False
+
+    def answer(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """Refuse: nothing is asked of a silo."""
+        raise ProtocolError(f"expected no {call.name} where lists are dealt, got one")
+
+    def prepare(self, model: bytes, *, is_open: bool) -> None:
+        """Nothing: a list was dealt before the MODEL was made."""
+
+    def use(self, round: int) -> None:
+        """Nothing: the next attempt has another list."""
+
+
+@dataclass
+class Dealer:
+    """Deals every attempt a list, in the place of `TokenListBatches`."""
+
     counts: Sequence[int]
-    source: SecureSource
+    source: SecureSource = field(default_factory=SecureSource, repr=False)
+    silos: dict[int, DealtLists] = field(default_factory=dict, repr=False)
     rounds: int = 0
+
+    def at_silo(
+        self, keys: Keys, index: int, channel: Channel, round_parameters: RoundParameters
+    ) -> DealtLists:
+        """For one silo, in one session."""
+        self.silos[index] = DealtLists(TokenBatches(round_parameters))
+        return self.silos[index]
+
+    def at_aggregator(self, peers: Peers, channel: Channel) -> Dealer:
+        """The dealer."""
+        return self
 
     def prepare(self) -> None:
         """Before an attempt: every silo learns its places; without drop-outs it is a new round."""
         self.rounds += 1
         for index, places in dealt(self.counts, self.source).items():
-            self.silos[index].take_list(places, self.rounds)
+            self.silos[index].batches.take_list(places, self.rounds)
+
+    def places(self, round_parameters: RoundParameters, seed: bytes, step: int) -> NDArray[np.intp]:
+        """The places of a step's batch in a list."""
+        return places_of(round_parameters, seed, step)
+
+    def asked(self, roster: Roster) -> Sequence[int]:
+        """Nothing is asked of a silo."""
+        return ()
+
+    def answered(self, roster: Roster) -> Mapping[Call, Sequence[int]]:
+        """Nor answered."""
+        return {}
 
 
 class DealtVenue(LocalBackend):
@@ -90,7 +134,7 @@ class DealtVenue(LocalBackend):
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up."""
-        federation = federate(
+        return federate(
             layout_of(wanted.plan),
             wanted.round_parameters,
             wanted.tasks,
@@ -98,12 +142,8 @@ class DealtVenue(LocalBackend):
             keys=self.keys,
             threads=cores(),
             purpose=wanted.purpose,
-        )
-        parties = federation.peers.parties
-        silos = {i: one.silo for i, one in parties.items() if isinstance(one, SiloParty)}
-        counts = [task.count for task in wanted.tasks]
-        federation.rounds.lists = cast(Any, Dealer(cast(Any, silos), counts, SecureSource()))
-        return federation.rounds
+            joint=Dealer([task.count for task in wanted.tasks]),
+        ).rounds
 
 
 def _sums(setting: PreparedStudy, stack: ExitStack) -> NoisySums:

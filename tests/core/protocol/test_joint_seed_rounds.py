@@ -22,10 +22,11 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
 from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.batches import batches_of
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.token_lists.joint_batch import Tokens
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches, Tokens
 from hubbub.core.protocol.token_lists.token_list import ListContext
 from hubbub.core.session.ask import Call
 from hubbub.core.session.in_process import Federation, Record, federate
@@ -123,6 +124,12 @@ def drawers(world_: World, numbers: RoundParameters) -> dict[int, JointSeed]:
     }
 
 
+def having_list(numbers: RoundParameters, index: int) -> TokenBatches:
+    batches = TokenBatches(numbers)
+    batches.take_list(np.arange(5 * index - 5, 5 * index), 1)
+    return batches
+
+
 def laid(nodes: int = 0, *, batch: int = 0) -> Table:
     w = world(4, nodes, quorum=QUORUM)
     numbers, sessions = round_parameters(w, batch=batch), sessions_of(w)
@@ -143,11 +150,10 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
             ),
             source=SecureSource(),
             seeds=seeds[index],
+            batches=having_list(numbers, index) if batch else None,
         )
         for index in SILOS
     }
-    for index in SILOS if batch else ():
-        silos[index].take_list(np.arange(5 * index - 5, 5 * index), 1)
     aggregator = Aggregator(
         keys=w.keys[0],
         channel=w.channel(),
@@ -507,13 +513,23 @@ def test_p8_answers_without_the_links_that_draw_for_them_are_no_sum(batch: int) 
 
 
 def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None:
-    table = laid(batch=6)
+    w, table = world(4, 0, quorum=QUORUM), laid(batch=6)
+    assert not table.silos[1].is_open
     table.begin()
+    assert table.silos[1].is_open
+    lists = lists_of_three(w, _is_fresh=True)
     with pytest.raises(ProtocolError, match="list before a model is accepted"):
-        table.silos[1].take_list(np.arange(5), 1)
+        lists.prepare(w.forge(0, Tag.MODEL, b"", round=2), is_open=True)
 
 
-def lists_of_three(w: World) -> SiloTokenLists:
+def test_p10_no_silo_draws_its_part_of_a_joint_batch_alone() -> None:
+    numbers = round_parameters(world(4, 0, quorum=QUORUM), batch=6)
+    with pytest.raises(ProtocolError, match="what joint batches are drawn from, got nothing"):
+        batches_of(numbers, 5, SecureSource())
+    assert batches_of(replace(numbers, batch=0), 5, SecureSource()).most <= 5
+
+
+def lists_of_three(w: World, **changed: Any) -> SiloTokenLists:
     """A silo's list that has served one of three attempts, which one row pays for."""
     here = ListContext(roster=w.roster, study=STUDY, session=SESSION, number=1)
     lists = SiloTokenLists(
@@ -523,24 +539,25 @@ def lists_of_three(w: World) -> SiloTokenLists:
         counts=(5,) * 4,
         attempts_per_list=3,
         epoch=3,
+        batches=TokenBatches(round_parameters(w, batch=6)),
         _left=3,
     )
     lists.use(1)
-    return lists
+    return replace(lists, **changed)
 
 
 @pytest.mark.parametrize("round", [3, 4, 2**31])
 def test_p9_no_part_of_a_list_is_left_out_or_one_would_come_twice_for_one_row(round: int) -> None:
-    w, table = world(4, 0, quorum=QUORUM), laid(batch=6)
+    w = world(4, 0, quorum=QUORUM)
     lists = lists_of_three(w)
     assert lists.is_paid
     with refused("aggregator", "the next part of the list"):
-        lists.prepare(w.forge(0, Tag.MODEL, b"", round=round), table.silos[1])
-    lists.prepare(w.forge(0, Tag.MODEL, b"", round=2), table.silos[1])
+        lists.prepare(w.forge(0, Tag.MODEL, b"", round=round), is_open=False)
+    lists.prepare(w.forge(0, Tag.MODEL, b"", round=2), is_open=False)
 
 
 def test_p9_a_list_is_used_up_by_its_attempts_and_none_is_made_before() -> None:
-    w, table = world(4, 0, quorum=QUORUM), laid(batch=6)
+    w = world(4, 0, quorum=QUORUM)
     lists = lists_of_three(w)
     with refused("relay", "once the last has served"):
         lists.answer(Call.LIST, [])
@@ -548,7 +565,7 @@ def test_p9_a_list_is_used_up_by_its_attempts_and_none_is_made_before() -> None:
     lists.use(3)
     assert not lists.is_paid
     with refused("relay", "expected a shuffled token list before the MODEL"):
-        lists.prepare(w.forge(0, Tag.MODEL, b"", round=4), table.silos[1])
+        lists.prepare(w.forge(0, Tag.MODEL, b"", round=4), is_open=False)
     assert lists.answer(Call.LIST, [])
 
 

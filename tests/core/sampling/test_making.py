@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from benchmarks.shuffled_list import OwnedTokens, shuffled_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hubbub
 from hubbub.core.errors import HubbubError, StudyError
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.token_lists import onion_layers
@@ -134,6 +137,12 @@ def test_processes_and_this_thread_do_the_same_work(monkeypatch: pytest.MonkeyPa
     assert near.bad == (3, 140)
     assert onion_layers.named(places[1], tokens, 16) == names[1].tobytes()
     assert sum(watched) == 150 * 3
+
+
+def test_a_worker_finds_the_hubbub_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODULE.subprocess, "Popen", lambda *_, env, **__: env)
+    first = MODULE._started()["PYTHONPATH"].split(os.pathsep)[0]
+    assert Path(first) == Path(hubbub.__file__).parents[1]
 
 
 def test_a_worker_that_dies_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ class Answering:
     """Answers whatever it is asked, and notes what was done in which order."""
 
     def __init__(self, *charges: Charge) -> None:
-        self.charges, self.done = list(charges), []
+        self.charges, self.done, self.is_open = list(charges), [], False
 
     def accept(self, model: bytes) -> Charge:
         self.done.append("accepted")
@@ -58,8 +58,11 @@ class Lists:
     def __init__(self, done: list[str]) -> None:
         self.done, self.is_paid = done, False
 
-    def prepare(self, model: bytes, silo: object) -> None:
-        self.done.append("prepared")
+    def at_silo(self, *_: object) -> Lists:
+        return self
+
+    def prepare(self, model: bytes, *, is_open: bool) -> None:
+        self.done.append("prepared, open" if is_open else "prepared")
 
     def use(self, round: int) -> None:
         self.done.append(f"used {round}")
@@ -67,7 +70,12 @@ class Lists:
 
 
 def party(
-    silo: Answering, *, correlation: tuple[int, ...] = (), batch: int = 0, **more: Any
+    silo: Answering,
+    *,
+    correlation: tuple[int, ...] = (),
+    batch: int = 0,
+    lists: Any = None,
+    **more: Any,
 ) -> SiloParty:
     """A silo whose session is set up."""
     joint = {"batch": batch, "records": 9} if batch else {}
@@ -80,6 +88,7 @@ def party(
         layout=W.layout,
         offer=b"",
         source=SecureSource(),
+        joint=lists,
     )
     made = SiloParty(membership, lambda: pytest.fail("it has its silo"), **more)
     made.agreed, made.silo = sessions_of(W)[1], silo
@@ -158,6 +167,9 @@ def test_p9_a_list_is_paid_once_and_each_part_of_it_is_used_once_answered_or_not
         one.take(Call.MODEL, [b"model"])
     first = ["prepared", "accepted", "charged 1.0", "used 1"]
     assert silo.done == [*first, "prepared", "accepted", "used 2"]
+    silo.is_open, silo.charges = True, [Charge(round=3, attempt=0)]
+    one.take(Call.MODEL, [b"model"])
+    assert silo.done[-3] == "prepared, open"
 
 
 def test_p9_what_is_drawn_together_is_revealed_at_the_model_and_answered_at_the_links() -> None:

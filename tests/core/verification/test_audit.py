@@ -27,7 +27,7 @@ from hubbub.core.protocol.round import batches
 from hubbub.core.protocol.round.batches import Groups
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.masking import Masking
-from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches
 from hubbub.core.verification.evidence.audit_result import (
     Seen,
     WorstRates,
@@ -330,12 +330,12 @@ def _the_same_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _a_list_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silos look their records up in their first list, whichever was made since."""
-    honest, kept = Silo.take_list, {}
+    honest, kept = TokenBatches.take_list, {}
 
-    def first(silo: Silo, positions: Any, round: int) -> None:
+    def first(silo: TokenBatches, positions: Any, round: int) -> None:
         honest(silo, kept.setdefault(silo, positions), round)
 
-    monkeypatch.setattr(Silo, "take_list", first)
+    monkeypatch.setattr(TokenBatches, "take_list", first)
 
 
 def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:

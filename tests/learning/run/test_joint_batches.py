@@ -27,13 +27,12 @@ from hubbub.core.number_format import at_most
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.sampling_comparison import as_table
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.round.batches import TokenBatches
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.token_lists.joint_batch import chosen_records
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches, chosen_records
 from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import Layout, round_parameters_of
-from hubbub.core.session.token_lists import TokenLists
+from hubbub.core.session.token_lists import TokenListBatches, TokenLists
 from hubbub.learning.runs import baselines
 from hubbub.learning.runs.run_study import resume, run
 
@@ -241,7 +240,8 @@ def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
     rounds = 200
     numbers = round_parameters(rounds)
     tasks = [Nothing(n) for n in COUNTS]
-    parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, attempts_per_list=1)
+    joint = TokenListBatches(counts=COUNTS, attempts_per_list=1, epoch=1)
+    parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, joint=joint)
     for number in range(1, rounds + 1):
         parties.rounds.round(number, np.zeros(2, dtype=np.float32))
     assert set(drawn.sizes()) == {BATCH}

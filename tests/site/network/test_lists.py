@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -22,19 +22,18 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.planning import exposure
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.core.protocol.round.batches import TokenBatches
-from hubbub.core.protocol.round.round_parameters import decoded
-from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Done, Job, Wrap
 from hubbub.core.protocol.token_lists.token_list import Publication, commitment, repeated
 from hubbub.core.runs.loop import Parameters, Summed, train
 from hubbub.core.session import token_lists
 from hubbub.core.session.ask import Call
-from hubbub.core.session.in_process import Federation
 from hubbub.core.session.offer import RefusedError, round_parameters_of
 from hubbub.core.session.setup import SetUp
+from hubbub.core.session.token_lists import SiloTokenLists
 from hubbub.core.study.parties import Parties
 from hubbub.core.study.silo_records import named_object
 from hubbub.core.tabular.records import Records
@@ -162,21 +161,29 @@ class Drawn:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    found, chosen, take = Drawn(), TokenBatches.rows, Silo.take_list
-    owners: dict[TokenBatches, Any] = {}
+    found, chosen, take = Drawn(), TokenBatches.rows, TokenBatches.take_list
+    owners: dict[TokenBatches, SiloTokenLists] = {}
+    prepare = SiloTokenLists.prepare
 
     def choosing(self: TokenBatches, source: Any, records: int, *now: Any) -> np.ndarray:
-        mine, session = chosen(self, source, records, *now), owners[self]
-        found.batches[session.id, now[0].round][session.index] = sorted(mine[mine >= 0].tolist())
+        mine, lists = chosen(self, source, records, *now), owners.get(self)
+        if lists is not None:
+            batch = found.batches[lists.list_context.session, now[0].round]
+            batch[lists.index] = sorted(mine[mine >= 0].tolist())
         return mine
 
-    def taking(self: Silo, positions: np.ndarray, first: int) -> None:
-        session = owners[self.batches] = self._masking._session
-        found.taken[session.id, first][session.index] = positions
+    def preparing(self: SiloTokenLists, model: bytes, *, is_open: bool) -> None:
+        owners[self.batches] = self
+        prepare(self, model, is_open=is_open)
+
+    def taking(self: TokenBatches, positions: np.ndarray, first: int) -> None:
+        if (lists := owners.get(self)) is not None:
+            found.taken[lists.list_context.session, first][lists.index] = positions
         take(self, positions, first)
 
     monkeypatch.setattr(TokenBatches, "rows", choosing)
-    monkeypatch.setattr(Silo, "take_list", taking)
+    monkeypatch.setattr(TokenBatches, "take_list", taking)
+    monkeypatch.setattr(SiloTokenLists, "prepare", preparing)
     return found
 
 
@@ -237,17 +244,38 @@ def test_every_record_is_used_once_in_an_epoch(gather: Any, drawn: Drawn, tokens
 
 
 @dataclass
+class GivenLists:
+    """Such places for one silo."""
+
+    batches: TokenBatches
+    is_paid: bool = False
+
+    def prepare(self, model: bytes, *, is_open: bool) -> None:
+        """They are there."""
+
+    def use(self, round: int) -> None:
+        """Nobody pays."""
+
+
+@dataclass
 class Given:
     """Hands every silo its places when a list is due, in the place of the mixnet."""
 
-    parties: Federation
-    places: Mapping[int, Mapping[int, np.ndarray]]
+    places: Mapping[int, Mapping[int, np.ndarray]] = field(default_factory=dict)
     round: int = 0
+    silos: dict[int, GivenLists] = field(default_factory=dict)
+
+    def at_silo(self, keys: Any, index: int, channel: Any, numbers: RoundParameters) -> GivenLists:
+        self.silos[index] = GivenLists(TokenBatches(numbers))
+        return self.silos[index]
+
+    def at_aggregator(self, peers: Any, channel: Any) -> Any:
+        return self
 
     def prepare(self) -> None:
         self.round += 1
         for index, places in self.places.get(self.round, {}).items():
-            self.parties.peers.parties[index].silo.take_list(places, self.round)
+            self.silos[index].batches.take_list(places, self.round)
 
 
 @pytest.mark.slow
@@ -258,11 +286,11 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     """Tokens are fresh on either side, so the places of the one are given to the other."""
     parties = gather(tokens, draws=source)
     whole = prepare(parties.study)
-    reference = together(parties, whole)
+    given = Given()
+    reference = together(parties, whole, cast("Any", given))
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
     there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)
-    places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
-    reference.rounds.lists = Given(reference, places)
+    given.places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     round_parameters = round_parameters_of(whole.plan.main)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:

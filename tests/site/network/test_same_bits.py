@@ -21,6 +21,7 @@ from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.core.runs.loop import Parameters, Summed, train
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.session.in_process import Federation, federate
+from hubbub.core.session.joint_batches import JointBatches
 from hubbub.core.session.offer import layout_of, round_parameters_of
 from hubbub.core.session.setup import SetUp
 from hubbub.learning.runs.preparing import prepare
@@ -60,7 +61,9 @@ def named(session: bytes) -> Callable[..., None]:
     return made
 
 
-def together(parties: Watched, prepared: PreparedStudy) -> Federation:
+def together(
+    parties: Watched, prepared: PreparedStudy, joint: JointBatches | None = None
+) -> Federation:
     """The same parties in one process."""
     order = [parties.sites[party.name].keys for party in parties.aggregator.roster.parties]
     return federate(
@@ -70,6 +73,7 @@ def together(parties: Watched, prepared: PreparedStudy) -> Federation:
         study=parties.study.id,
         source=source,
         keys=order,
+        joint=joint,
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.session.ask import Call
+from hubbub.core.session.token_lists import TokenListBatches
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, request, word_limit
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.join import Machine, _Joined, relay_of
@@ -40,7 +41,9 @@ def test_each_kind_of_call_has_a_largest_answer_from_the_plan(gather: Any, nodes
     parties = gather(nodes)
     plan, round_parameters = terms_for(parties)
     limits = SizeLimits(
-        roster=parties.aggregator.roster, round_parameters=round_parameters, counts=(5, 5, 5)
+        roster=parties.aggregator.roster,
+        round_parameters=round_parameters,
+        joint=TokenListBatches(counts=(5, 5, 5), attempts_per_list=1, epoch=1),
     )
     words = word_limit(len(limits.roster.parties))
     for call in Call:

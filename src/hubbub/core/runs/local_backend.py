@@ -22,7 +22,8 @@ from hubbub.core.protocol.round.silo import Charge
 from hubbub.core.runs import federated, run_folder, spending
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.attestation_exchange import Attests
-from hubbub.core.session.in_process import Notice, federate, raised_by
+from hubbub.core.session.in_process import federate, raised_by
+from hubbub.core.session.joint_batches import Notice, joint_batches
 from hubbub.core.session.offer import layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.study.study import Study
@@ -88,13 +89,13 @@ class LocalBackend:
             wanted.round_parameters,
             wanted.tasks,
             study=self.study.id,
-            attempts_per_list=planned.mechanism.attempts_per_list,
-            epoch=planned.mechanism.epoch,
+            joint=joint_batches(
+                planned.mechanism, [task.count for task in wanted.tasks], self.notice
+            ),
             keys=self.keys,
             record=record if self.ledgers else None,
             threads=cores() if wanted.round_parameters.dimension >= _WORTH_THREADS else 1,
             purpose=wanted.purpose,
-            notice=self.notice,
             attests=None if asked is None else attests,
         ).rounds
 

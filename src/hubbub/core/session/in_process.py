@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,18 +23,16 @@ from hubbub.core.protocol.primitives.wire import Channel, seal_ahead
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, decoded
 from hubbub.core.protocol.round.silo import Charge
-from hubbub.core.protocol.token_lists.onion_layers import Executor
-from hubbub.core.protocol.token_lists.process_pool import process_pool
 from hubbub.core.session import party, setup
 from hubbub.core.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests
+from hubbub.core.session.joint_batches import JointBatches
 from hubbub.core.session.offer import Layout, SessionOffer
-from hubbub.core.session.party import NodeParty, SiloParty, lists_of
+from hubbub.core.session.party import NodeParty, SiloParty
 from hubbub.core.session.rounds import AbortedError, Rounds
 
 # Writes down the charge of an attempt of the silo with a roster index, or raises.
 Record = Callable[[int, Session, Charge], None]
-Notice = Callable[[str], None]
 # What is worth threads; the mixnet has processes, which its silos share.
 _ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.PROMISE, Call.TOTAL)
 
@@ -152,8 +149,7 @@ def federate(
     *,
     study: bytes,
     noiseless: Collection[int] = (),
-    attempts_per_list: int = 0,
-    epoch: int = 1,
+    joint: JointBatches | None = None,
     keys: Sequence[Keys] | None = None,
     source: Callable[[int], SecureSource] | None = None,
     record: Record | None = None,
@@ -161,15 +157,13 @@ def federate(
     purpose: str = "sum",
     session: bytes | None = None,
     attests: Callable[[int], Attests] | None = None,
-    notice: Notice = lambda _: None,
 ) -> Federation:
     """Set up a session among all parties, and give each silo its records.
 
     Args:
         tasks: the silos' tasks, in the order of the names.
         noiseless: silos that add no noise, as an adversary's may.
-        attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
-        epoch: attempts that one row in a ledger pays for.
+        joint: how all silos draw together; None where each draws alone.
         keys: everybody's, in the order of the roster; fresh ones if None.
         source: a party's randomness by its index; the operating system's if None.
         record: writes a silo's charges down, before its answers exist; nobody does if None.
@@ -178,17 +172,12 @@ def federate(
         session: its name; a new one if None.
         attests: how a party shows evidence and checks others', by its index; None where the study
             asks for none.
-        notice: told how far the mixing of a list has come.
     """
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or setup.new_session()
     channel = Channel(roster=roster, study=study, session=session)
     at = attests(0).now() if attests else 0
     offer = SessionOffer.of(purpose, round_parameters, at=at)
-    counts = [task.count for task in tasks] if attempts_per_list else []
-    pool = SharedPool(
-        len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
-    )
     draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
 
     def attested(index: int) -> AttestedSession | None:
@@ -209,6 +198,7 @@ def federate(
             offer=payload,
             source=draw(index),
             attested=attested(index),
+            joint=joint,
             mask_stream=mask_stream,
         )
         if index in roster.nodes:
@@ -217,7 +207,6 @@ def federate(
             membership,
             lambda: tasks[index - 1],
             record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
-            lists=lists_of(membership, counts, attempts_per_list, epoch, pool),
         )
 
     payload = offer.payload()
@@ -229,47 +218,8 @@ def federate(
         layout=layout,
         round_parameters=round_parameters,
         offer=offer,
-        counts=counts,
-        attempts_per_list=attempts_per_list,
+        joint=joint,
         session=session,
         attests=attests(0) if attests else None,
     ).open_session()
     return Federation(keys=keys, peers=peers, rounds=rounds)
-
-
-class SharedPool:
-    """One process pool for the mixnets of all silos of this process, as long as a list is made.
-
-    Args:
-        silos: how many there are.
-        counts: records of each.
-        watch: told after each piece of work how many HPKE operations are done, of how many.
-    """
-
-    def __init__(
-        self, silos: int, counts: Sequence[int], watch: Callable[[int, int], None]
-    ) -> None:
-        self._whole, self._done, self._tell = 2 * silos * sum(counts), 0, watch
-        self._stack = ExitStack()
-        self._executor: Executor | None = None
-
-    @contextmanager
-    def __call__(self, _operations: int) -> Iterator[Executor]:
-        """Who does the work; the processes end with the last layer of a list."""
-        if self._executor is None:
-            opened = process_pool(self._whole, watch=self._watch)
-            self._executor = self._stack.enter_context(opened)
-        try:
-            yield self._executor
-        finally:
-            if self._done >= self._whole:
-                self.close()
-
-    def close(self) -> None:
-        """End the processes; the next list starts others."""
-        self._stack.close()
-        self._executor, self._done = None, 0
-
-    def _watch(self, operations: int) -> None:
-        self._done += operations
-        self._tell(self._done, self._whole)

@@ -28,11 +28,9 @@ from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Charge, Silo
-from hubbub.core.protocol.token_lists.process_pool import process_pool
-from hubbub.core.protocol.token_lists.token_list import ListContext
-from hubbub.core.session import token_lists
 from hubbub.core.session.ask import Call
 from hubbub.core.session.attestation_exchange import AttestationExchange, AttestedSession
+from hubbub.core.session.joint_batches import MAKING, JointBatches
 from hubbub.core.session.offer import Layout, RefusedError, confirmers_of, context_of, roll_leads
 
 # Makes the frames of an answer.
@@ -51,6 +49,7 @@ class Membership:
         round_parameters: the numbers of the rounds, from the party's own plan.
         offer: the payload of the OPEN by which the session was offered.
         attested: evidence that the study asks for; None where it asks for none.
+        joint: how all silos draw together; None where each draws alone.
         mask_stream: how masks are added (on how many threads); changes speed only.
     """
 
@@ -62,6 +61,7 @@ class Membership:
     offer: bytes = field(repr=False)
     source: SecureSource = field(repr=False)
     attested: AttestedSession | None = None
+    joint: JointBatches | None = None
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
     @property
@@ -314,8 +314,6 @@ class NodeParty(Party):
 # batch, sums, adds noise; its `Masking` checks a model and masks. Among machines a `SiloEndpoint`
 # carries the calls.
 
-# What is asked in the making of a shuffled token list.
-MIXING = tuple(call for call in Call if Call.LIST <= call <= Call.JUDGE)
 # Writes the charge of an attempt down, durably, or raises.
 Record = Callable[[Session, Charge], None]
 
@@ -328,7 +326,6 @@ class SiloParty(Party):
         task: gives the silo's records, once the session is set up.
         check: see `Silo`.
         record: see `Record`; nothing is written down if None.
-        lists: the silo's shuffled token lists, where batches are joint.
     """
 
     def __init__(
@@ -338,17 +335,22 @@ class SiloParty(Party):
         *,
         check: Callable[[Attempt], None] = lambda _: None,
         record: Record | None = None,
-        lists: token_lists.SiloTokenLists | None = None,
         permit: Permit = lambda: None,
     ) -> None:
         super().__init__(membership, permit)
-        self._task, self._check, self._record, self._lists = task, check, record, lists
+        self._task, self._check, self._record = task, check, record
+        me = membership
+        self._lists = (
+            me.joint.at_silo(me.keys, me.index, me.channel, me.round_parameters)
+            if me.joint
+            else None
+        )
         self._paid_epoch = -1  # the last one, where a row pays for an epoch of noise
         self.silo: Silo | None = None
 
     def _round_calls(self) -> Mapping[Call, Handler]:
-        mixing = {call: partial(self._answer_list_call, call) for call in MIXING}
-        return {Call.MODEL: self._model, Call.SEED: self._seed, **mixing}
+        making = {call: partial(self._answer_list_call, call) for call in MAKING}
+        return {Call.MODEL: self._model, Call.SEED: self._seed, **making}
 
     def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
@@ -367,6 +369,7 @@ class SiloParty(Party):
             source=me.source,
             seeds=self._seeds if isinstance(self._seeds, JointSeed) else None,
             check=self._check,
+            batches=self._lists.batches if self._lists else None,
         )
 
     def _model(self, parts: Sequence[bytes]) -> Work:
@@ -376,7 +379,7 @@ class SiloParty(Party):
             raise ProtocolError(f"expected one MODEL, got {len(parts)} frames", culprit="relay")
         # P9: which places an attempt draws from is fixed before its MODEL is accepted.
         if self._lists is not None:
-            self._lists.prepare(parts[0], silo)
+            self._lists.prepare(parts[0], is_open=silo.is_open)
         # P15: what it costs is on disk before anything of the answer exists, its link included.
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
@@ -444,24 +447,3 @@ class SiloParty(Party):
     def _ready_silo(self) -> Silo:
         assert self.silo is not None, "the session is set up"  # noqa: S101
         return self.silo
-
-
-def lists_of(
-    membership: Membership,
-    counts: Sequence[int],
-    attempts_per_list: int,
-    epoch: int,
-    pool: token_lists.Pool = process_pool,
-) -> token_lists.SiloTokenLists | None:
-    """A silo's shuffled token lists, none of which is made yet; None where no list serves."""
-    if not attempts_per_list:
-        return None
-    return token_lists.SiloTokenLists(
-        keys=membership.keys,
-        index=membership.index,
-        list_context=ListContext(**vars(membership.channel), number=0),
-        counts=counts,
-        attempts_per_list=attempts_per_list,
-        epoch=epoch,
-        pool=pool,
-    )

@@ -43,8 +43,8 @@ from hubbub.core.session.ask import (
     check_frames,
     check_link,
 )
+from hubbub.core.session.joint_batches import Lists
 from hubbub.core.session.offer import Layout
-from hubbub.core.session.token_lists import TokenLists
 
 # Where the messages of a session are kept, as the rounds see it.
 
@@ -95,7 +95,7 @@ class Rounds:
         opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
             asks for evidence all nonces and all evidence; the offer before them there, and where it
             says how features are standardised.
-        lists: has a shuffled token list made before an attempt, where one is due.
+        lists: has what all silos draw from made before an attempt, where it is due.
         recorder: keeps what the aggregator has sent or used.
         attempts_begun: of the last round.
         permit: called before every attempt; raises if there must be none.
@@ -110,7 +110,7 @@ class Rounds:
     layout: Layout
     channel: Channel
     opening: Sequence[bytes] = ()
-    lists: TokenLists | None = None
+    lists: Lists | None = None
     recorder: Recorder = field(default_factory=NoRecorder)
     attempts_begun: int = 0
     permit: Callable[[], None] = lambda: None

@@ -35,9 +35,10 @@ from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Channel, Tag, receiver_of, tag_of
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.session import rounds, token_lists
+from hubbub.core.session import rounds
 from hubbub.core.session.ask import Absent, AbsentError, Attendance, Call, Peers
 from hubbub.core.session.attestation_exchange import AttestedSession, Attests, digest_of
+from hubbub.core.session.joint_batches import JointBatches
 from hubbub.core.session.offer import (
     Layout,
     SessionOffer,
@@ -156,8 +157,7 @@ class SetUp:
 
     Args:
         offer: what everybody is told of the session first.
-        counts: records of each silo, where batches are joint.
-        attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
+        joint: how all silos draw together; None where each draws alone.
         session: its name.
         attests: evidence that the study asks for; None where it asks for none.
         doubted: who did not do its part last time, by roster index: it is asked first whether it
@@ -171,8 +171,7 @@ class SetUp:
     layout: Layout
     round_parameters: RoundParameters
     offer: SessionOffer
-    counts: Sequence[int] = ()
-    attempts_per_list: int = 0
+    joint: JointBatches | None = None
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
     doubted: Set[int] = frozenset()
@@ -289,14 +288,8 @@ class _RolledSetUp:
             gaps_end=wanted.round_parameters.needs_every_attempt,
             absent=dict(absent),
         )
-        lists = None
-        if wanted.attempts_per_list:  # where batches are joint
-            lists = token_lists.TokenLists(
-                peers=wanted.peers,
-                channel=wanted.channel,
-                counts=wanted.counts,
-                attempts_per_list=wanted.attempts_per_list,
-            )
+        joint = wanted.joint
+        lists = joint.at_aggregator(wanted.peers, wanted.channel) if joint else None
         return rounds.Rounds(
             peers=wanted.peers,
             attendance=attendance,

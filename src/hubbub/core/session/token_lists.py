@@ -16,15 +16,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from hubbub.core.errors import ProtocolError
-from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
 from hubbub.core.protocol.primitives.wire import Channel, Tag, sender_of, tag_of, unverified
-from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.round.batches import Rows
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.token_lists.joint_batch import TokenBatches, places_of
 from hubbub.core.protocol.token_lists.mixer import Mixer
 from hubbub.core.protocol.token_lists.onion_layers import Executor
-from hubbub.core.protocol.token_lists.process_pool import process_pool
+from hubbub.core.protocol.token_lists.process_pool import SharedPool, process_pool
 from hubbub.core.protocol.token_lists.token_list import ListContext, Owned, Payload, list_places
 from hubbub.core.protocol.token_lists.verdict import (
     Posts,
@@ -123,6 +126,7 @@ class SiloTokenLists:
         counts: records of each silo; public.
         attempts_per_list: attempts that a list serves.
         epoch: attempts that one row in the ledger pays for (P9).
+        batches: what the silo draws from its lists.
         pool: who does the work on the layers, for so many HPKE operations.
     """
 
@@ -132,6 +136,7 @@ class SiloTokenLists:
     counts: Sequence[int]
     attempts_per_list: int
     epoch: int
+    batches: TokenBatches = field(repr=False)
     pool: Pool = process_pool
     _mixer: Mixer | None = field(default=None, repr=False)
     _seen: list[bytes] = field(default_factory=list, repr=False)
@@ -171,11 +176,15 @@ class SiloTokenLists:
 
     # Attempts ----------------------------------------------------------------------------------
 
-    def prepare(self, model: bytes, silo: Silo) -> None:
+    def prepare(self, model: bytes, *, is_open: bool) -> None:
         """See that there is a list for a MODEL before it is accepted; a new one serves from it on.
 
+        Args:
+            is_open: whether an attempt is open.
+
         Raises:
-            ProtocolError: there is none, or naming the aggregator, which left a round out.
+            ProtocolError: there is none; an attempt is open, whose seed may have been known to who
+                made a new one; or naming the aggregator, which left a round out.
         """
         frame = self.list_context.parse(model)
         if frame.tag is not Tag.MODEL or frame.sender != 0 or 0 < frame.round < self._next:
@@ -195,7 +204,12 @@ class SiloTokenLists:
             )
         # P9: before the MODEL is accepted, whose seed might be known to those who made the list.
         if self._is_fresh:
-            silo.take_list(self.newest.positions, frame.round)
+            if is_open:
+                raise ProtocolError(
+                    "expected a new shuffled token list before a model is accepted, got it after; "
+                    "make the list first"
+                )
+            self.batches.take_list(self.newest.positions, frame.round)
 
     @property
     def is_paid(self) -> bool:
@@ -563,3 +577,88 @@ def _seconds(operations: int, carried: int) -> float:
         carried: bytes of all requests and answers.
     """
     return operations * 5e-4 + carried * 1e-6
+
+
+# What a session with joint batches is given: see `joint_batches.py`.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenListBatches:
+    """Joint batches that are drawn from shuffled token lists, the paper's Algorithm 2.
+
+    Args:
+        counts: records of each silo, in the order of the roster; public.
+        attempts_per_list, epoch: as in `SiloTokenLists`.
+        notice: where all silos are in this process, which share its cores: told how much of a list
+            is made.
+    """
+
+    counts: Sequence[int]
+    attempts_per_list: int
+    epoch: int
+    notice: Callable[[str], None] | None = None
+
+    def at_silo(
+        self, keys: Keys, index: int, channel: Channel, round_parameters: RoundParameters
+    ) -> SiloTokenLists:
+        """One silo's, none of which is made yet."""
+        return SiloTokenLists(
+            keys=keys,
+            index=index,
+            list_context=ListContext(**vars(channel), number=0),
+            counts=self.counts,
+            attempts_per_list=self.attempts_per_list,
+            epoch=self.epoch,
+            batches=TokenBatches(round_parameters),
+            pool=self._pool,
+        )
+
+    def at_aggregator(self, peers: Peers, channel: Channel) -> TokenLists:
+        """What has them made."""
+        return TokenLists(
+            peers=peers,
+            channel=channel,
+            counts=self.counts,
+            attempts_per_list=self.attempts_per_list,
+        )
+
+    def places(self, round_parameters: RoundParameters, seed: bytes, step: int) -> Rows:
+        """The places in the list that the public seed draws for a step, from 1."""
+        return places_of(round_parameters, seed, step)
+
+    def asked(self, roster: Roster) -> Sequence[int]:
+        """Everything that is published about a list, which a JUDGE has."""
+        rules, silos = self._rules(roster), len(self.counts)
+        said = max(*self._largest(rules.seen_bytes), *rules.commit_bytes.values())
+        shown = [
+            size
+            for sizes in (rules.names_bytes, rules.forms_bytes)
+            for size in (*sizes(0).values(), *self._largest(sizes)[1:])
+        ]
+        return [*shown, *[said] * (9 * silos + 9)]
+
+    def answered(self, roster: Roster) -> Mapping[Call, Sequence[int]]:
+        """What the phases of a list have, with a complaint where there may be one."""
+        rules = self._rules(roster)
+        published = max(self._largest(rules.names_bytes)) + max(self._largest(rules.forms_bytes))
+        said = 2 * max(self._largest(rules.seen_bytes))
+        commit = max(rules.commit_bytes.values())
+        sizes = {Call.LIST: 0, Call.WRAP: commit, Call.SHOW: published, Call.MIX: published}
+        sizes |= {Call.LOOK: said, Call.TAKE: 0, Call.GIVE_UP: 0}
+        return {call: [said + size] * 3 for call, size in sizes.items()}
+
+    @cached_property
+    def _pool(self) -> Pool:
+        """Who does the work on the layers."""
+        if (tell := self.notice) is None:
+            return process_pool
+        return SharedPool(self.counts, lambda done, whole: tell(f"{100 * done // whole} % mixed"))
+
+    def _rules(self, roster: Roster) -> Publications:
+        """What knows the lengths of all that is published."""
+        context = ListContext(roster=roster, study=bytes(32), session=bytes(16), number=1)
+        return Publications(context, dict(zip(roster.silos, self.counts, strict=True)))
+
+    def _largest(self, sizes: Callable[[int], Sizes]) -> list[int]:
+        """Of each step the largest payload that somebody publishes."""
+        return [max(sizes(step).values()) for step in range(len(self.counts) + 1)]

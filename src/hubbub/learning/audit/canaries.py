@@ -31,9 +31,9 @@ from hubbub.core.protocol.round.draw import Draw, Lift
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.core.protocol.round.silo import Silo
-from hubbub.core.protocol.token_lists.joint_batch import without_replacement
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.in_process import Federation, federate, raised_by
+from hubbub.core.session.joint_batches import joint_batches
 from hubbub.core.session.offer import layout_of, round_parameters_of
 from hubbub.core.session.party import SiloParty
 from hubbub.core.session.rounds import NoisySums, NoRecorder
@@ -264,16 +264,17 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
     numbers, steps = canaries.round_parameters(), made.mechanism.steps
     frames, lift = MaskedFrames(numbers), learning.lift_of(numbers, canaries.model())
     matrices = None if lift is None else Matrices(lift)
+    tasks = canaries.tasks()
+    joint = joint_batches(made.mechanism, [task.count for task in tasks])
     everybody = federate(
         layout_of(made),
         numbers,
-        canaries.tasks(),
+        tasks,
         study=made.study.id,
         # The adversary's own, those of other sums, and where shares are fixed those that drop
         # out (P3, P4).
         noiseless=range(made.main.shares + 1, made.study.parties.silos + 1),
-        attempts_per_list=made.mechanism.attempts_per_list,
-        epoch=made.mechanism.epoch,
+        joint=joint,
     )
     asked = NoisySums(
         set_up=lambda: everybody.rounds,
@@ -291,9 +292,8 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         sums[step - 1] = np.asarray(total)[:count] / made.mechanism.clip
         seed = asked.rounds.aggregator.attempt.seed
         # Everybody knows which places a fresh list's joint batch has (P9).
-        if numbers.batch and numbers.fresh_lists and seed:
-            drawn = without_replacement(seed, numbers.records, numbers.batch, 1)
-            places[step - 1, drawn] = True
+        if joint and numbers.fresh_lists and seed:
+            places[step - 1, joint.places(numbers, seed, 1)] = True
         progress(before + step)
     seen = frames.seen + (matrices.seen if matrices else Seen())
     if places.any():

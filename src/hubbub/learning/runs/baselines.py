@@ -31,12 +31,8 @@ from hubbub.core.protocol.round.batches import Groups, Rows, joint_rows, most_ro
 from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, draw_of
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.core.protocol.token_lists.joint_batch import (
-    chosen_records,
-    partition,
-    without_replacement,
-)
 from hubbub.core.runs import federated, loop, prepared_study
+from hubbub.core.session.joint_batches import JointBatches, joint_batches
 from hubbub.core.session.offer import round_parameters_of
 
 Array = NDArray[np.float64]
@@ -132,6 +128,7 @@ class _Sums:
     lift: Lift | None
     source: SecureSource = field(repr=False)  # of all that is drawn
     order: bytes = field(repr=False)  # seed of batches that share out all records by epoch
+    joint: JointBatches | None = None  # where all draw together
     groups: Sequence[Groups] = ()  # of each silo's places, where they take turns (P25)
 
     @classmethod
@@ -152,6 +149,7 @@ class _Sums:
             lift=prepared.lift(round_parameters),
             source=source,
             order=source.bytes(SEED_BYTES),
+            joint=joint_batches(prepared.plan.main.mechanism, prepared.counts),
             groups=[Groups(source, capacity, turns) for capacity in capacities if turns > 1],
         )
 
@@ -160,11 +158,10 @@ class _Sums:
         seed = self.source.bytes(SEED_BYTES)
         numbers, batch = self.round_parameters, None
         draw = draw_of(seed, step, 0, parameters) if numbers.projection else None
-        if numbers.batch:
+        if self.joint:
             # Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9).
-            chosen = without_replacement if numbers.fresh_lists else partition
             order = self.source.bytes(SEED_BYTES) if numbers.fresh_lists else self.order
-            batch = chosen(order, numbers.records, numbers.batch, step)
+            batch = self.joint.places(numbers, order, step)
         return _Chance(step, draw, batch)
 
     def rows(self, silo: int, chance: _Chance) -> Rows:
@@ -175,7 +172,7 @@ class _Sums:
         if batch is None:
             return poisson_rows(self.source, count, self.capacities[silo], rate)
         first = sum(self.counts[:silo])
-        chosen = chosen_records(batch, np.arange(first, first + count))
+        chosen = batch[(first <= batch) & (batch < first + count)] - first
         return joint_rows(self.source, chosen, self.round_parameters.batch, count)
 
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:

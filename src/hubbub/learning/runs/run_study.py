@@ -36,7 +36,7 @@ from hubbub.core.runs import (
 )
 from hubbub.core.runs.federated import RunSessions
 from hubbub.core.runs.loop import Progress
-from hubbub.core.session.in_process import Notice
+from hubbub.core.session.joint_batches import Notice
 from hubbub.core.session.offer import layout_of
 from hubbub.core.study import foreign_code, silo_records
 from hubbub.core.study.study import Study

@@ -360,7 +360,7 @@ class CollectedSums(RunSessions):
     def _collected(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> ring.Integers:
         """The sum in grid steps, however long it takes."""
         requests, coordinator = self.coordinator.requests, self.coordinator
-        requests.expect(planned.purpose, numbers, ())
+        requests.expect(planned.purpose, numbers)
         box = self.boxes[planned.purpose] = self.box_of(planned, numbers)
         Collecting(
             box=box,

@@ -23,6 +23,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.runs.federated import SessionPlan
 from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, AbsentError, Answer, Call
+from hubbub.core.session.joint_batches import joint_batches
 from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
 from hubbub.core.session.setup import SetUp
@@ -493,6 +494,7 @@ class Coordinator:
             self._door.enter(self.study.id)
         attests, at = self._attests, self._attests.now() if self._attests else 0
         offered = (wanted.purpose, wanted.round_parameters, self.standardisation, at)
+        joint = joint_batches(wanted.planned.mechanism, self.study.data.counts)
         made = SetUp(
             peers=self.requests,
             keys=self.party_folder.keys,
@@ -500,12 +502,11 @@ class Coordinator:
             layout=layout_of(wanted.plan),
             round_parameters=wanted.round_parameters,
             offer=SessionOffer.of(*offered),
-            counts=self.study.data.counts,
-            attempts_per_list=wanted.planned.mechanism.attempts_per_list,
+            joint=joint,
             attests=attests,
             doubted=self._doubted_places,
         )
-        self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
+        self.requests.expect(wanted.purpose, wanted.round_parameters, joint)
         purposes = [query.purpose for query in wanted.plan.queries]
         self.requests.least_paid = {purpose: self._least_paid(purpose) for purpose in purposes}
         try:

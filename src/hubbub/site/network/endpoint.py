@@ -27,6 +27,7 @@ from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Frame, Tag,
 from hubbub.core.registered import loaded, registered
 from hubbub.core.session.ask import LEFT_OUT, Call
 from hubbub.core.session.attestation_exchange import AttestedSession
+from hubbub.core.session.joint_batches import joint_batches
 from hubbub.core.session.offer import (
     OWN,
     REASONS,
@@ -93,9 +94,7 @@ class SessionState:
     def limits(self) -> SizeLimits:
         """How much may be asked in it."""
         me = self.membership
-        return SizeLimits(
-            roster=me.roster, round_parameters=me.round_parameters, counts=self.study.data.counts
-        )
+        return SizeLimits(roster=me.roster, round_parameters=me.round_parameters, joint=me.joint)
 
 
 # What a party cannot do itself, from its refusal until it has done it.
@@ -597,6 +596,7 @@ class Endpoint(ABC):
             offer=bytes(frame.payload),
             source=self._source_of(self._begun),
             attested=attested,
+            joint=joint_batches(planned.mechanism, study.data.counts),
             mask_stream=self._mask_stream,
         )
         party = self.party(study, offer, plan, planned, membership)

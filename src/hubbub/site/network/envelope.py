@@ -33,9 +33,8 @@ from hubbub.core.protocol.primitives.message_sizes import (
 )
 from hubbub.core.protocol.primitives.wire import VERSION, Frame, Tag
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.protocol.token_lists.token_list import ListContext
-from hubbub.core.protocol.token_lists.verdict import Publications
 from hubbub.core.session.ask import Call
+from hubbub.core.session.joint_batches import MAKING, JointBatches
 from hubbub.core.session.offer import LARGEST_OFFER, RefusedError
 
 MOST_BYTES = 1 << 30  # of what is handed over; see `SizeLimits` for each call
@@ -210,6 +209,11 @@ def _frames(count: int, payload: int) -> int:
     return count * (_HEAD + OVERHEAD + payload)
 
 
+def _all(payloads: Sequence[int]) -> int:
+    """Bytes of frames with these payloads."""
+    return _frames(len(payloads), 0) + sum(payloads)
+
+
 def word_limit(parties: int) -> int:
     """Bytes of any party's refusal or sign of life, of whatever plan."""
     return _HEAD + _frames(1, _WORDS_BYTES + _NAME * parties)
@@ -225,7 +229,7 @@ class SizeLimits:
 
     roster: Roster
     round_parameters: RoundParameters
-    counts: Sequence[int] = ()  # records of each silo, where there are token lists
+    joint: JointBatches | None = None
 
     def answer(self, call: Call) -> int:
         """Bytes of an answer to a call, or of a refusal."""
@@ -247,13 +251,12 @@ class SizeLimits:
         silos = numbers.silos
         shares = _frames(silos, numbers.masked_bytes + SHARE_SEAL_BYTES)
         named = _frames(1, silos + DIGEST_BYTES)
-        lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
         deposits = _frames(silos, self._deposit)
         opened = _frames(1, _COLLECT) + _frames(numbers.nodes, _SECRET)
         nonce = _frames(1, DIGEST_BYTES)
         summed = opened + nonce + deposits + _frames(1 + numbers.nodes, 33 * silos + 64)
         return {
-            **dict.fromkeys(lists, self._list),
+            **dict.fromkeys(MAKING, _all(self.joint.asked(self.roster)) if self.joint else 0),
             Call.PING: 0,
             Call.OPEN: _frames(1, LARGEST_OFFER),
             Call.EVIDENCE: _frames(everybody, _EVIDENCE),
@@ -296,6 +299,7 @@ class SizeLimits:
         if numbers.full_shares:
             masked += _frames(numbers.nodes, numbers.masked_bytes + SHARE_SEAL_BYTES)
         named = _frames(1, numbers.silos + DIGEST_BYTES)
+        made = self.joint.answered(self.roster) if self.joint else {}
         return {
             Call.OPEN: _frames(2, DIGEST_BYTES),
             Call.ATTEST: _frames(1, _EVIDENCE),
@@ -316,41 +320,5 @@ class SizeLimits:
             Call.COLLECT_LOOK: named,
             Call.COLLECT_PROMISE: _frames(1, DIGEST_BYTES),
             Call.COLLECT_TOTAL: _frames(1, numbers.masked_bytes + DIGEST_BYTES),
-            **self._mixed,
+            **{call: _all(sizes) for call, sizes in made.items()},
         }
-
-    # Shuffled token lists ----------------------------------------------------------------------
-
-    @property
-    def _rules(self) -> Publications:
-        """What knows the lengths of all that is published about a list."""
-        context = ListContext(roster=self.roster, study=bytes(32), session=bytes(16), number=1)
-        return Publications(context, dict(zip(self.roster.silos, self.counts, strict=True)))
-
-    def _steps(self, size: Callable[[int], Mapping[int, int]]) -> list[int]:
-        """Of each step the largest payload that somebody publishes."""
-        return [max(size(step).values()) for step in range(len(self.counts) + 1)]
-
-    @cached_property
-    def _mixed(self) -> Mapping[Call, int]:
-        """What the phases of a list have, with a complaint where there may be one."""
-        if not self.counts:
-            return {}
-        rules = self._rules
-        published = max(self._steps(rules.names_bytes)) + max(self._steps(rules.forms_bytes))
-        said = 2 * max(self._steps(rules.seen_bytes))
-        commit = max(rules.commit_bytes.values())
-        sizes = {Call.LIST: 0, Call.WRAP: commit, Call.SHOW: published, Call.MIX: published}
-        sizes |= {Call.LOOK: said, Call.TAKE: 0, Call.GIVE_UP: 0}
-        return {call: _frames(3, said + size) for call, size in sizes.items()}
-
-    @cached_property
-    def _list(self) -> int:
-        """Everything that is published about a list, which a JUDGE has."""
-        if not self.counts:
-            return 0
-        silos, rules = len(self.counts), self._rules
-        names = sum(self._steps(rules.names_bytes)[1:]) + sum(rules.names_bytes(0).values())
-        forms = sum(self._steps(rules.forms_bytes)[1:]) + sum(rules.forms_bytes(0).values())
-        said = max(*self._steps(rules.seen_bytes), *rules.commit_bytes.values())
-        return names + forms + _frames(9 * silos + 9, said)

@@ -28,6 +28,7 @@ from hubbub.core.protocol.primitives.wire import (
 )
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, Answer, Call, Peers
+from hubbub.core.session.joint_batches import JointBatches
 from hubbub.core.session.offer import OWN, REASONS
 from hubbub.site.network.envelope import (
     MOST_BYTES,
@@ -92,11 +93,11 @@ class Requests(Peers):
         self._known = {"relay", *(party.name for party in roster.parties)}
 
     def expect(
-        self, purpose: str, round_parameters: RoundParameters, counts: Sequence[int]
+        self, purpose: str, round_parameters: RoundParameters, joint: JointBatches | None = None
     ) -> None:
         """Know what a session's answers may have, before anybody is asked in it."""
         self._limits[purpose] = SizeLimits(
-            roster=self.roster, round_parameters=round_parameters, counts=tuple(counts)
+            roster=self.roster, round_parameters=round_parameters, joint=joint
         )
 
     def largest_answer(self, name: str) -> int:

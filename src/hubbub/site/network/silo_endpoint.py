@@ -48,7 +48,7 @@ from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.runs.spending import set_caps
 from hubbub.core.session.ask import Call
 from hubbub.core.session.offer import RefusedError, SessionOffer, check_apart, planned_for
-from hubbub.core.session.party import Membership, Party, SiloParty, lists_of
+from hubbub.core.session.party import Membership, Party, SiloParty
 from hubbub.core.study import silo_records
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.collecting import part_of
@@ -215,13 +215,11 @@ class SiloEndpoint(Endpoint):
                 study_certificate=plan.certificate,
             )
 
-        attempts = mechanism.attempts_per_list
         return SiloParty(
             membership,
             task,
             check=partial(self._check_state, (study.id, offer.purpose), planned),
             record=record,
-            lists=lists_of(membership, study.data.counts, attempts, mechanism.epoch),
             permit=partial(self._permit, study),
         )
 

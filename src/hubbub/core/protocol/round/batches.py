@@ -16,7 +16,6 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.round_parameters import RoundParameters
-from hubbub.core.protocol.token_lists import joint_batch
 
 # The rows of a batch: where a silo's chosen records stand, in a shape that tells nothing (P19).
 #
@@ -206,41 +205,18 @@ class GroupBatches:
         return self.groups.rows(source, records, attempt.row, self._rate)
 
 
-class TokenBatches:
-    """All silos draw one batch of a public size from a shuffled token list (P9, P10)."""
+def batches_of(round_parameters: RoundParameters, capacity: int, source: SecureSource) -> Batches:
+    """The batches of one silo that draws alone, in one session.
 
-    def __init__(self, round_parameters: RoundParameters) -> None:
-        self._round_parameters, self.most = round_parameters, round_parameters.batch
-        self._tokens: joint_batch.Tokens | None = None
+    Who is in which group is drawn here, once.
 
-    def take_list(self, positions: NDArray[np.intp], first: int) -> None:
-        """From now on, draw from a new list; see `Silo.take_list`."""
-        self._tokens = joint_batch.Tokens(positions, first)
-
-    def rows(
-        self, source: SecureSource, records: int, attempt: Attempt, seed: bytes | None
-    ) -> Rows:
-        """The silo's own among those that the joint seed has drawn.
-
-        Raises:
-            ProtocolError: there is no list, or no seed.
-        """
-        if self._tokens is None or seed is None:
-            raise ProtocolError(
-                "expected a shuffled token list and a joint seed, got none; get them"
-            )
-        # P10: which places are drawn is public; whose they are, each silo knows of its own.
-        chosen = self._tokens.chosen(self._round_parameters, seed, attempt.round)
-        return joint_rows(source, chosen, self._round_parameters.batch, records)
-
-
-def batches_of(
-    round_parameters: RoundParameters, capacity: int, source: SecureSource
-) -> PoissonBatches | GroupBatches | TokenBatches:
-    """The batches of one silo in one session; who is in which group is drawn here, once."""
+    Raises:
+        ProtocolError: in this session all silos draw together.
+    """
+    # P10: by coins of its own a silo's part of a joint batch would be of another law.
+    if round_parameters.batch:
+        raise ProtocolError("expected what joint batches are drawn from, got nothing")
     if round_parameters.noise_epoch > 1:
         groups = Groups(source, capacity, round_parameters.noise_epoch)
         return GroupBatches(groups, round_parameters.sample_rate)
-    if round_parameters.batch:
-        return TokenBatches(round_parameters)
     return PoissonBatches(capacity, round_parameters.sample_rate)

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.projection import projected_sum
-from hubbub.core.protocol.round.batches import TokenBatches, batches_of
+from hubbub.core.protocol.round.batches import Batches, batches_of
 from hubbub.core.protocol.round.draw import draw_for
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
@@ -44,6 +41,7 @@ class Silo:
         source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the round parameters need them.
         check: raises if what an attempt is asked at cannot be, as far as this silo knows.
+        batches: where all silos draw together; None where this one draws alone.
 
     Raises:
         StudyError: batches have more rows than a sum of the projection can hold.
@@ -58,6 +56,7 @@ class Silo:
         source: SecureSource,
         seeds: JointSeed | None = None,
         check: Callable[[Attempt], None] = lambda _: None,
+        batches: Batches | None = None,
     ) -> None:
         self._round_parameters, self._task = round_parameters, task
         self._masking, self._source, self._seeds = masking, source, seeds
@@ -66,7 +65,7 @@ class Silo:
         self._seed: bytes | None = None
         self._noise = noise_share_of(round_parameters)
         # P25: groups are drawn here, once in a session and for places, whatever records there are.
-        self.batches = batches_of(round_parameters, task.capacity, source)
+        self.batches = batches or batches_of(round_parameters, task.capacity, source)
         projected_sum.check_rows(round_parameters, self.batches.most)  # P8, P19
 
     def accept(self, model: bytes) -> Charge:
@@ -87,23 +86,10 @@ class Silo:
         self._accepted, self._seed = accepted, None
         return Charge(round=accepted.round, attempt=accepted.attempt, row=accepted.row)
 
-    def take_list(self, positions: NDArray[np.intp], first: int) -> None:
-        """From now on, draw joint batches from a new shuffled token list.
-
-        Args:
-            positions: of the silo's own records in the list, (records,); known to nobody else.
-            first: the round for which the list was made.
-
-        Raises:
-            ProtocolError: an attempt is open, whose seed may have been known to who made the list.
-        """
-        assert isinstance(self.batches, TokenBatches), "lists are of joint batches"  # noqa: S101
-        if self._accepted is not None:
-            raise ProtocolError(
-                "expected a new shuffled token list before a model is accepted, got it after; make "
-                "the list first"
-            )
-        self.batches.take_list(positions, first)
+    @property
+    def is_open(self) -> bool:
+        """Whether an accepted model waits for its answer; its seed may be known by now."""
+        return self._accepted is not None
 
     def reveal(self) -> bytes:
         """This silo's part of the joint seed; nobody can choose the accepted model by it any more.

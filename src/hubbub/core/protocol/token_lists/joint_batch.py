@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
+from hubbub.core.protocol.round.batches import Rows, joint_rows
+from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 
 # Which places of the list are in a step's batch: any function of the public seed.
@@ -75,6 +77,12 @@ def partition(seed: bytes, size: int, batch: int, step: int) -> Positions:
         ranked = words[order]
         if not np.any(ranked[1:] == ranked[:-1]):
             return np.sort(order[part * batch : (part + 1) * batch])
+
+
+def places_of(round_parameters: RoundParameters, seed: bytes, step: int) -> Positions:
+    """The places of a step's batch, from 1: of a fresh list (P10), or the part of an epoch (P9)."""
+    scheme = without_replacement if round_parameters.fresh_lists else partition
+    return scheme(seed, round_parameters.records, round_parameters.batch, step)
 
 
 def chosen_records(chosen: Positions, positions: Positions) -> Positions:
@@ -140,8 +148,38 @@ class Tokens:
             raise ProtocolError(
                 "expected a new shuffled token list for this batch, got another's; make one (P9)"
             )
-        scheme = without_replacement if round_parameters.fresh_lists else partition
-        places = scheme(
-            self._seed, round_parameters.records, round_parameters.batch, round - self._first + 1
-        )
+        places = places_of(round_parameters, self._seed, round - self._first + 1)
         return chosen_records(places, self._positions)
+
+
+class TokenBatches:
+    """All silos draw one batch of a public size from a shuffled token list (P9, P10)."""
+
+    def __init__(self, round_parameters: RoundParameters) -> None:
+        self._round_parameters, self.most = round_parameters, round_parameters.batch
+        self._tokens: Tokens | None = None
+
+    def take_list(self, positions: Positions, first: int) -> None:
+        """From now on, draw from a new list.
+
+        Args:
+            positions: of the silo's own records in it, (records,); known to nobody else.
+            first: the round for which it was made.
+        """
+        self._tokens = Tokens(positions, first)
+
+    def rows(
+        self, source: SecureSource, records: int, attempt: Attempt, seed: bytes | None
+    ) -> Rows:
+        """The silo's own among those that the joint seed has drawn.
+
+        Raises:
+            ProtocolError: there is no list, or no seed.
+        """
+        if self._tokens is None or seed is None:
+            raise ProtocolError(
+                "expected a shuffled token list and a joint seed, got none; get them"
+            )
+        # P10: which places are drawn is public; whose they are, each silo knows of its own.
+        chosen = self._tokens.chosen(self._round_parameters, seed, attempt.round)
+        return joint_rows(source, chosen, self._round_parameters.batch, records)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -44,6 +44,41 @@ def process_pool(operations: int, watch: Watch = lambda _: None) -> Iterator[oni
         finally:  # jobs that still wait end at once when their process is gone
             for process in processes:
                 _stop(process)
+
+
+class SharedPool:
+    """One process pool for the mixnets of all silos of this process, as long as a list is made.
+
+    Args:
+        counts: records of each.
+        watch: told after each piece of work how many HPKE operations are done, of how many.
+    """
+
+    def __init__(self, counts: Sequence[int], watch: Callable[[int, int], None]) -> None:
+        self._whole, self._done, self._tell = 2 * len(counts) * sum(counts), 0, watch
+        self._stack = ExitStack()
+        self._executor: onion_layers.Executor | None = None
+
+    @contextmanager
+    def __call__(self, _operations: int) -> Iterator[onion_layers.Executor]:
+        """Who does the work; the processes end with the last layer of a list."""
+        if self._executor is None:
+            opened = process_pool(self._whole, watch=self._watch)
+            self._executor = self._stack.enter_context(opened)
+        try:
+            yield self._executor
+        finally:
+            if self._done >= self._whole:
+                self.close()
+
+    def close(self) -> None:
+        """End the processes; the next list starts others."""
+        self._stack.close()
+        self._executor, self._done = None, 0
+
+    def _watch(self, operations: int) -> None:
+        self._done += operations
+        self._tell(self._done, self._whole)
 
 
 def _watched(executor: onion_layers.Executor, watch: Watch) -> onion_layers.Executor:
@@ -82,7 +117,7 @@ def _shared(processes: list[_Process], threads: ThreadPoolExecutor) -> onion_lay
 
 def _started() -> _Process:
     # The child finds hubbub where this process has it, however it came to be on the path.
-    home = str(Path(__file__).parents[2])
+    home = str(Path(__file__).parents[__name__.count(".")])
     path = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     command = [
         sys.executable,
