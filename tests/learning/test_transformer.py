@@ -7,6 +7,7 @@ are used where they have been fetched before, and made-up ones everywhere.
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +21,9 @@ from hubbub import Study, run
 from hubbub.core.errors import DataError, ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
+from hubbub.learning.clipped_sums import clipped_sum
+from hubbub.learning.frozen import features_by
+from hubbub.learning.torch_settings import as_traced
 
 LENGTH, VOCABULARY, WIDTH = 24, 256, 8
 MAILS = 200  # of each silo
@@ -208,3 +212,57 @@ def test_an_error_of_the_models_own_is_not_even_named():
         TrainingTask(Telling(), records, clip=1.0, margin=1e-4, method="loop")
     assert "Saw" not in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+class Masked(nn.Module):
+    """Takes the shorter way where a mask hides nothing, and has one for graphs, as transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(16, WIDTH), nn.Linear(WIDTH, 3)
+        self.scale = nn.Parameter(torch.ones(WIDTH))  # which needs a copy for each record
+
+    def forward(self, ids):
+        seen = (ids != 0)[..., None]
+        if not torch.jit.is_tracing() and (seen.sum() == seen.numel()):
+            return self.head((self.words(ids) * self.scale).mean(1))
+        return self.head((self.words(ids) * self.scale * seen).sum(1) / seen.sum(1).clamp(min=1))
+
+
+def test_a_branch_that_libraries_leave_out_of_graphs_costs_no_loop():
+    model, ids = Masked(), torch.randint(1, 16, (6, 5))
+    ids[::2, 3:] = 0
+    given = model, nn.CrossEntropyLoss(reduction="none"), ids, torch.arange(6) % 3, 0.1
+    together = clipped_sum(*given, method="vmap")
+    alone = clipped_sum(*given, method="loop")
+    assert together.count == alone.count == 6
+    assert torch.allclose(together.vector, alone.vector, rtol=0, atol=1e-6)
+    assert not torch.jit.is_tracing()
+
+
+def test_only_the_thread_that_traces_is_told_so():
+    with as_traced(), ThreadPoolExecutor(1) as pool:
+        assert torch.jit.is_tracing()
+        assert not pool.submit(torch.jit.is_tracing).result()
+        with pytest.raises(RuntimeError, match="as it was"), as_traced():
+            raise RuntimeError("as it was")
+        assert torch.jit.is_tracing()
+    assert not torch.jit.is_tracing()
+
+
+def test_frozen_features_of_such_a_model_are_made_in_batches():
+    at_once: dict[tuple[int, ...], int] = {}
+    ids = torch.randint(1, 16, (20, 5)).float()
+    ids[::2, 3:] = 0
+    model = nn.Sequential(Long(), Masked()).eval()
+    rows = features_by(model, ids, at_once)
+    assert max(at_once.values()) > 1
+    for k in (0, 1):
+        assert np.array_equal(features_by(model, ids[k : k + 1], at_once)[0], rows[k])
+
+
+class Long(nn.Module):
+    """Numbers as codes."""
+
+    def forward(self, x):
+        return x.long().clamp(0, 15)

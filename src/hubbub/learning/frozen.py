@@ -39,7 +39,7 @@ from hubbub.learning.model_state import ModelState, attributes_restored, state_u
 from hubbub.learning.models import module_from, seeded_by
 from hubbub.learning.parameters import read_pinned
 from hubbub.learning.study.model import Frozen, Model, weights_path
-from hubbub.learning.torch_settings import seeded
+from hubbub.learning.torch_settings import as_traced, seeded
 from hubbub.learning.trial import WILD, RaisingOperations, first_taken
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
@@ -138,7 +138,7 @@ def features_by(
     """
     zeros = torch.zeros(1, *records.shape[1:])
     watch = RaisingOperations(zeros.device).following(zeros)
-    with state_unchanged(module), watch:
+    with state_unchanged(module), watch, as_traced():
         made_up, raised = attempted(lambda: module(zeros).flatten(1))
     if raised:
         raise DataError(
@@ -171,7 +171,7 @@ def _taken(
     """
     shape, rows = (len(batch) * one[0], one[1]), None
     told = suppress(HubbubError)  # whatever it says would tell of a record
-    with told, seeded(_SEED, batch.device), attributes_restored(module):
+    with told, seeded(_SEED, batch.device), attributes_restored(module), as_traced():
         given = batch.clone()  # into which it may write
         rows, _ = attempted(lambda: module(given).float().reshape(shape).numpy())
     return None if state.put_back() or rows is None else rows[: len(batch)]

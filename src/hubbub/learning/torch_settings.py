@@ -440,6 +440,35 @@ def threads_for(parameters: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+# Libraries ask this before they look at a value to choose a shorter way, as transformers does where
+# a mask may hide nothing. It is asked for one thread, whatever other threads do meanwhile.
+_TRACED, _is_tracing = threading.local(), torch.jit.is_tracing
+vars(torch.jit)["is_tracing"] = lambda: getattr(_TRACED, "here", False) or _is_tracing()
+
+
+@contextmanager
+def as_traced() -> Iterator[None]:
+    """Have a model go the way that does not depend on values, where it has one: as when traced."""
+    before, _TRACED.here = getattr(_TRACED, "here", False), True
+    try:
+        yield
+    finally:
+        _TRACED.here = before
+
+
+class Traced(nn.Module):
+    """A model that goes that way."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: Any) -> Any:
+        """As the model's."""
+        with as_traced():
+            return self.model(*inputs)
+
+
 def is_on(model: nn.Module, device: torch.device) -> bool:
     """Whether all of the model is there."""
     return all(one.device == device for one in (*model.parameters(), *model.buffers()))

@@ -57,6 +57,7 @@ from hubbub.learning.sites import (
     site_parts,
     stand_in,
 )
+from hubbub.learning.torch_settings import Traced
 
 # The layers that hand their parameters to those calls; of attention, what it does to itself.
 _SITED = (
@@ -459,12 +460,14 @@ def _losses(
     model: nn.Module, loss: Loss, batch: Batch, tape: Tape, copies: dict[str, torch.Tensor]
 ) -> torch.Tensor:
     """The loss of every record, (n,), with its graph."""
+    traced = Traced(model)  # one record's way is all records' way
+    copies = {f"model.{name}": copy for name, copy in copies.items()}
 
     def one(
         own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: Tensors
     ) -> torch.Tensor:
         inputs = tuple(x.unsqueeze(0) for x in xs)
-        outputs = functional_call(model, own, inputs) if own else model(*inputs)
+        outputs = functional_call(traced, own, inputs) if own else traced(*inputs)
         return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
     with _Intercept(tape):
@@ -475,10 +478,10 @@ def vmapped_losses(
     model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Outputs and losses of every record, each as in a batch of its own: no row sees another."""
-    tape = Tape(layout, set(layout.parameters))
+    tape, traced = Tape(layout, set(layout.parameters)), Traced(model)
 
     def one(xs: tuple[torch.Tensor, ...], ys: Tensors) -> Any:
-        outputs = model(*(x.unsqueeze(0) for x in xs))
+        outputs = traced(*(x.unsqueeze(0) for x in xs))
         record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
