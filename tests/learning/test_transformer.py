@@ -261,6 +261,30 @@ def test_frozen_features_of_such_a_model_are_made_in_batches():
         assert np.array_equal(features_by(model, ids[k : k + 1], at_once)[0], rows[k])
 
 
+class Windowed(nn.Module):
+    """Attention within windows, all with one learned bias of their places, as MaxViT has it."""
+
+    def __init__(self, dims):
+        super().__init__()
+        self.into, self.bias = nn.Linear(4, 12), nn.Parameter(torch.randn(3, 3)[(None,) * dims])
+
+    def forward(self, x):
+        q, k, v = self.into(x.view(-1, 2, 3, 4)).unflatten(-1, (1, 12)).transpose(2, 3).chunk(3, -1)
+        out = nn.functional.scaled_dot_product_attention(
+            *(one.flatten(0, 1) for one in (q, k, v)), attn_mask=self.bias
+        )
+        return out.reshape(len(x), -1)[:, :3]
+
+
+@pytest.mark.parametrize("dims", [0, 1, 2])
+def test_a_learned_bias_of_all_windows_costs_no_loop(dims):
+    given = Windowed(dims), nn.CrossEntropyLoss(reduction="none"), torch.randn(5, 24)
+    given = *given, torch.arange(5) % 3, 0.1
+    together, alone = (clipped_sum(*given, method=method) for method in ("vmap", "loop"))
+    assert together.count == alone.count == 5
+    assert torch.allclose(together.vector, alone.vector, rtol=0, atol=1e-6)
+
+
 class Long(nn.Module):
     """Numbers as codes."""
 

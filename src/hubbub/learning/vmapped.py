@@ -164,6 +164,8 @@ def _attention(
         output = attend(*(values.flatten(0, 1) for values in records))
         return output.unflatten(0, (len(records[0]), -1))
 
+    if attn_mask is not None and query.dim() == 4:  # one for all windows, say a learned bias
+        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())].expand(len(query), -1, -1, -1)
     values = [query, key, value] + ([] if attn_mask is None else [attn_mask])
     shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
     if shaped and dropout_p == 0 and any(map(is_batchedtensor, values)):
