@@ -49,7 +49,7 @@ def test_a_row_of_records_is_written_as_ever_and_read_as_ever() -> None:
     plain = entry(1).to_dict()
     assert not {"unit", "most_per_patient"} & set(plain)
     assert Entry.of(json.loads(json.dumps(plain))) == entry(1)
-    for kind in (OF_PATIENTS, {"most_per_patient": 3}):
+    for kind in (OF_PATIENTS, {"most_per_patient": 3}, {"unit": "patient"}):
         one = entry(1, **kind)
         assert Entry.of(json.loads(json.dumps(one.to_dict()))) == one
     with pytest.raises(Exception, match="unit"):

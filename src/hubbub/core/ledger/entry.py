@@ -67,8 +67,9 @@ class LedgerMechanism:
 
     def to_dict(self) -> dict[str, Any]:
         """As rows hold it; patients, diameters and purposes only where they are spoken of."""
+        of_patients = self.unit == PATIENT or self.most_per_patient
         silent = {
-            *(() if self.most_per_patient else ("unit", "most_per_patient")),
+            *(() if of_patients else ("unit", "most_per_patient")),
             *(() if self.diameter != LedgerMechanism.diameter else ("diameter",)),
             *(() if self.purpose else ("purpose",)),
         }
