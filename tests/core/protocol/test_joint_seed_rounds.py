@@ -198,6 +198,15 @@ def test_all_who_reveal_in_time_come_to_one_seed_and_answer(nodes: int, batch: i
     assert len(set(seeds)) == 4
 
 
+def test_the_seed_is_learnt_once() -> None:
+    table = laid()
+    table.begin()
+    links = table.links()
+    table.aggregator.attempt.learn_seed(links)
+    with pytest.raises(ProtocolError, match="before the answers, once"):
+        table.aggregator.attempt.learn_seed(links)
+
+
 # Silos that cheat -----------------------------------------------------------------------------
 
 
