@@ -249,6 +249,7 @@ def test_features_were_standardised_as_silos_were_told(tmp_path: Path, collected
         ((0.9, 2.0, 4.0), False),
         # As much as its step had spent, and not as the attempts that the evidence counts.
         ((1.0, 2.0, 3.0), False),
+        ((1.0 - 1e-7, 2.0, 4.0), False),  # less than was spent, in no digit
         ((1.0, 2.0, float("nan")), False),
         ((1.0, 2.0, "nan"), False),  # which is JSON, and a number for Python
     ],

@@ -80,6 +80,7 @@ def test_the_bounds_are_reached(relation: str, chosen: tuple[tuple[int, int], ..
     apart = max(np.linalg.norm(one - other) for one in vectors for other in vectors)
     if relation == "add-remove":
         assert 1 - 1e-4 < longest <= 1  # rows are rounded to 2^-17
+        assert 1.1 < apart <= design.diameter
     else:
         assert 0.85 < apart <= 1  # each block's largest distance, never all of them at once
 
@@ -147,6 +148,9 @@ def test_numbers_from_an_aggregator_choose_no_more_than_there_is_room_for() -> N
     everything = np.full(len(design.pairs), 1e30, np.float32)
     assert len(design.chosen(everything)) == design.most_pairs < len(design.pairs)
     assert design.chosen(np.full(len(design.pairs), np.nan, np.float32)) == ()
+    some = design_of(*[numeric(f"c{k}", 9 if k < 7 else 2) for k in range(9)], targets=(0,))
+    largest = sorted(some.pairs, key=lambda pair: sum(k > 6 for k in pair))[: some.most_pairs]
+    assert some.chosen(some.parameters_of([*largest, (7, 8)])) == tuple(sorted(largest))
 
 
 def test_columns_that_have_no_room_beside_all_targets_are_named() -> None:

@@ -184,6 +184,18 @@ def test_p36_two_counts_are_nearly_as_far_from_each_other_as_is_charged(columns:
     assert 0.96 * asked.diameter < max(apart) <= asked.diameter < 1.82
 
 
+@pytest.mark.parametrize("columns", [6, 7, 8])
+def test_p36_with_many_numbers_two_counts_of_opposite_ends_are_furthest(columns: int) -> None:
+    """Both at the bound, one beyond it, whose rates are none."""
+    numbers = tuple(Column(name=f"x{place}", low=0, high=1) for place in range(columns))
+    asked = replace(OTHERS["counts"], on=covariates_of(numbers))
+    cells = {one.name: np.array([0.0, 1.0]) for one in numbers}
+    at = np.zeros_like(asked.start)
+    at[0] = -60.0
+    one, other = asked.encode_at(cells | {"visits": np.array([12.0, 13.0])}, at)
+    assert 0.99 * asked.diameter < np.linalg.norm(one - other) <= asked.diameter * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(("others", "most"), [(2, 2.125), (3, 3.0), (4, 3.0)])
 def test_p36_no_chances_of_classes_make_a_record_longer_than_is_charged(
     others: int, most: float
@@ -209,6 +221,17 @@ def test_p36_a_record_reaches_what_is_charged_where_two_other_classes_have_a_hal
     at[:2] = 60.0
     block = asked.encode_at({k: np.array(v) for k, v in row.items()}, at)
     assert np.linalg.norm(block) == pytest.approx(asked.sensitivity)
+
+
+def test_p36_of_three_classes_hardly_any_of_what_is_charged_is_left_unused() -> None:
+    """The record of one class for which a model gives the others 0.6 and 0.4."""
+    stage = Column(name="stage", categories=("I", "II", "III"))
+    asked = NewtonMultinomial(outcome=stage, on=covariates_of(ON))
+    row = {"age": [90.0], "bmi": [50.0], "ward": [1.0], "stage": [1.0]}
+    at = np.zeros(10, np.float32)
+    at[:2] = 30 + np.log([0.395, 0.605])
+    block = asked.encode_at({k: np.array(v) for k, v in row.items()}, at)
+    assert 0.99 * asked.sensitivity < np.linalg.norm(block) <= asked.sensitivity
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
