@@ -29,7 +29,7 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Answer, Iterated, OneSum
-from hubbub.estimation.survival import Survival
+from hubbub.estimation.survival import Survival, SurvivalCourse
 from hubbub.testing.laws import too_often
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
@@ -392,6 +392,24 @@ def test_quantiles_among_values_at_a_bound_or_beyond_it_are_the_bound(spacing: s
     (curve,) = told.curves
     assert (curve.x[0], curve.y[-1]) == (0.0, 1.0)
     assert curve.low[0] < 1 / 3 < curve.high[0]
+
+
+def test_an_interval_of_a_quantile_is_as_wide_as_noise_makes_it() -> None:
+    """The share below an edge, of many noisy sums, over the density there: a year holds 1 in 70."""
+    asked, sigma = Quantiles(column=AGE, edges=tuple(map(float, range(20, 91, 5)))), 40.0
+    total, rng = asked.encode(CELLS).sum(axis=0), np.random.default_rng(1)
+    noisy = total + sigma * rng.standard_normal((4000, len(total)))
+    shares = (noisy @ asked._below[7]) / (noisy @ asked._code.totals[-1])  # below 55, the median
+    quiet, found = (asked.answer(total, one).rows[1].standard_error for one in (1e-9, sigma))
+    assert found == pytest.approx(math.hypot(70 * shares.std(), quiet), rel=0.1)
+
+
+def test_limits_of_a_curve_hold_all_of_its_noise() -> None:
+    z = intervals.normal_quantile(0.95)
+    course = SurvivalCourse(CURVE.sets, CURVE.encode(CELLS).sum(axis=0), 10.0)
+    low, high = course.ends(z)
+    errors = np.sqrt(np.diag(course.covariance))
+    assert np.log(high / low) / (2 * z) == pytest.approx(errors, rel=0.03)
 
 
 @pytest.mark.quick_cases("asked0-20.0", "asked0-4.0", "asked4-4.0", "asked4-20.0")

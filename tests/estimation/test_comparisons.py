@@ -16,8 +16,8 @@ from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.core.errors import StudyError
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
-from hubbub.estimation.baseline_table import Table
-from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.baseline_table import GroupMean, Table, _means_apart
+from hubbub.estimation.crosstab import Crosstab, _logarithm
 from hubbub.estimation.intervals import adjusted, ratio_interval
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer
@@ -274,6 +274,21 @@ def test_standardised_differences_are_not_made_of_noise() -> None:
         assert test.smd is not None
         found.append(test.smd)
     assert np.mean(np.square(found)) < 0.05**2 * 2
+
+
+def test_noise_in_either_mean_is_taken_off_a_standardised_difference() -> None:
+    one, other = (GroupMean(mean, 4.0, 1e9, noise, 0.1) for mean, noise in ((3.0, 1.0), (6.0, 2.0)))
+    assert _means_apart(one, other) == pytest.approx(math.sqrt((3.0**2 - 1.0 - 2.0) / 4.0))
+
+
+@pytest.mark.parametrize("odds", [False, True])
+def test_noise_widens_a_ratio_by_the_slope_of_its_logarithm(odds: bool) -> None:
+    counts, little = np.array([60.0, 40.0]), 1e-4
+    value, drawn = _logarithm(counts, 0.0, odds=odds)
+    moved = [_logarithm(counts + one, 0.0, odds=odds)[0] for one in little * np.eye(2)]
+    slopes = (np.array(moved) - value) / little
+    found = _logarithm(counts, 5.0, odds=odds)[1] - drawn
+    assert found == pytest.approx(5.0**2 * float(slopes @ slopes), rel=1e-3)
 
 
 def test_a_group_below_the_noise_is_left_out_of_the_comparison() -> None:

@@ -41,6 +41,22 @@ def test_sums_are_kept_one_beside_another_in_units_of_a_records_vector() -> None
     assert LAYOUT.start.tobytes() == kept(0).tobytes()
 
 
+def test_a_step_is_taken_by_sums_and_noise_in_one_unit() -> None:
+    """A sum of a unit's length 1, its noise too, are put in the units of the stack."""
+    seen: list[tuple[float, float]] = []
+
+    class Told:
+        size, start, least_rounds = 1, np.zeros(1, np.float32), 1
+
+        def update(self, noisy: list[Any], sigma: float, parameters: Parameters) -> Parameters:
+            seen.append((float(noisy[-1][0]), sigma))
+            return parameters
+
+    layout = SumLayout(stacked=cast(Any, Told()), unit=4.0, diameter=2.0, rounds=2)
+    layout.after(layout.start, np.ones(1), 0.5)
+    assert seen == [(4.0, 2.0)]
+
+
 @pytest.mark.parametrize("sums", range(ROUNDS + 1))
 def test_p23_a_silo_takes_what_can_be_after_the_sums_it_was_asked_for(sums: int) -> None:
     assert not LAYOUT.misfit(kept(sums), LAYOUT.start, sums)

@@ -261,6 +261,17 @@ def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
     assert found.tests[0].statistic == pytest.approx(exact.statistic, abs=1e-6)
 
 
+def test_a_funnel_is_as_wide_as_drawing_and_noise_make_it() -> None:
+    """The share of a centre in many noisy counts, beside what drawing its records does."""
+    asked, counts = Centres(by=Levels(column=CENTRE), outcome=DIED), np.tile([420.0, 180.0], 10)
+    (funnel,) = of(asked.answer(counts, 20.0), "share if all are alike", CENTRE.categories[0])
+    noisy = counts[:2] + 20.0 * np.random.default_rng(5).standard_normal((20_000, 2))
+    noise = (noisy[:, 1] / noisy.sum(axis=1)).std()
+    assert funnel.standard_error == pytest.approx(
+        math.hypot(noise, math.sqrt(0.21 / 600)), rel=0.03
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1.0, 8.0])
 def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
