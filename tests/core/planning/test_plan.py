@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr, ndtri
+from scipy.special import bdtrc, ndtr, ndtri
 
 import hubbub
 from hubbub import Study
@@ -297,6 +297,14 @@ def capacity(made, bits: int) -> float:
     """Aligned records that a word holds at the coarsest grid, 12 sigma kept free."""
     free = 2.0 ** (bits - 1) - 1 - 12 * 4 * sqrt(made.study.parties.silos)
     return free * (made.main.share_sigma / made.mechanism.clip) / 4
+
+
+@pytest.mark.parametrize("mean", [0.01, 1.0, 10.0, 1e3, 1e5])
+def test_p7_a_batch_is_larger_than_a_word_holds_once_in_2_100_at_most(mean: float) -> None:
+    rate = mean / 10**6
+    usual = {"purpose": "training", "relation": "add-remove", "delta": 1e-5, "steps": 1}
+    mechanism = Mechanism(**usual, clip=1.0, sample_rate=rate, records=10**6)
+    assert bdtrc(planned_query.largest_batch(mechanism), 10**6, rate) < 2.0**-100
 
 
 @pytest.mark.parametrize("silos", [3, 10, 1000])
