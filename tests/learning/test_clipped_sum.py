@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 import torch
@@ -23,8 +24,8 @@ from hubbub.learning import (
     evaluate,
     self_check,
 )
-from hubbub.learning.batches import batch_of
-from hubbub.learning.clipped_sums import loop_parts
+from hubbub.learning.batches import Batch, batch_of
+from hubbub.learning.clipped_sums import chain_of, loop_parts
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     MARGIN,
@@ -225,6 +226,28 @@ def test_the_sum_is_that_of_a_naive_loop(name, dtype):
     model, inputs, targets = made(name, 6, dtype)
     assert_right(model, CROSS_ENTROPY, inputs, targets)
     assert_right(model, halves, inputs, targets, chunk=4)
+
+
+ONCE = nn.Linear(6, 6)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "known"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(6, 6)), CROSS_ENTROPY, True),
+        (nn.Sequential(nn.Flatten(0), nn.Linear(6, 6)), CROSS_ENTROPY, False),  # records together
+        (nn.Sequential(nn.Flatten(1, 1), nn.Linear(6, 6)), CROSS_ENTROPY, False),
+        (nn.Sequential(ONCE, nn.ReLU(), ONCE), CROSS_ENTROPY, False),
+        (nn.Sequential(nn.Softmax(0), nn.Linear(6, 6)), CROSS_ENTROPY, False),
+        (ONCE, functools.partial(functional.cross_entropy), False),  # their mean
+        (ONCE, nn.CrossEntropyLoss(), False),
+    ],
+)
+def test_p14_a_chain_is_of_layers_and_losses_that_take_each_row_alone(
+    model: nn.Module, loss: Any, known: bool
+) -> None:
+    batch = Batch(inputs=(torch.zeros(2, 6),), targets=torch.zeros(2, dtype=torch.long))
+    assert (chain_of(model, loss, batch) is not None) == known
 
 
 @pytest.mark.parametrize(("off", "method"), [(0.0, "chain"), (1e-12, "chain"), (1e-6, "loop")])

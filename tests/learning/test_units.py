@@ -266,6 +266,14 @@ def test_the_norm_of_products_is_never_too_small(kind: type) -> None:
             assert found**2 <= exact_square(left, right) * Fraction(1 + 2.0**-30)
 
 
+def test_the_norm_of_products_covers_what_they_are_exchanged_for() -> None:
+    """P21: two that cancel whole leave sides as long as the little that gives them a factor."""
+    left, right = torch.ones(1, 2, 3), torch.ones(1, 2, 4)
+    left[:, 1] = -1
+    part = Products.of(left, right)
+    assert part.norms()[0] >= part.left[0].norm() > 0
+
+
 def exactly(values: torch.Tensor) -> list[Fraction]:
     return [Fraction(float(value)) for value in values.flatten()]
 
