@@ -166,6 +166,9 @@ def test_p31_tables_are_joined_whatever_their_keys_are(postgresql: Any, tmp_path
         ("SUBSTRING(s, -1, 2)", "SUBSTRING at other places"),
         ("d * d * d * d * d * d", "too large, or too close to 0"),
         ("EXP(k) * EXP(k) * EXP(k) * EXP(k)", "too large, or too close to 0"),
+        # What lies near 0 makes a quotient large, and two that are alike differ by as little.
+        ("1" + " / LN(d)" * 19, "too large, or too close to 0"),
+        ("1" + " / (LN(d) - 1)" * 10, "too large, or too close to 0"),
         ("SQRT(SQRT(SQRT(SQRT(d))))", "within 3 others"),
         ("CAST(s AS DATE) + 1", "arithmetic of a date"),
         (
@@ -177,6 +180,17 @@ def test_p31_tables_are_joined_whatever_their_keys_are(postgresql: Any, tmp_path
 def test_p31_what_no_engine_can_be_kept_from_failing_at_is_refused(value: str, said: str):
     with pytest.raises(StudyError, match=said):
         checked(f"SELECT pid, {value} AS x FROM t", {"t": "pid"}, patient="pid")
+
+
+def test_p31_no_cell_makes_whole_numbers_overflow():
+    """The product is a real number: no whole one holds what the largest of a CAST may give."""
+    value = "CAST(d AS BIGINT) * 10000"
+    made = checked(f"SELECT pid, {value} AS x FROM t", {"t": "pid"}, patient="pid")
+    with duckdb.connect() as opened:
+        opened.execute(TABLE)
+        opened.execute("INSERT INTO t VALUES (1, '', 0, 999e12), (2, '', 0, 3.0)")
+        found = dict(opened.execute(rendered(made.select, "duckdb")).fetchall())
+    assert found == {"1": 999e16, "2": 30_000}
 
 
 def test_p31_a_text_cannot_be_doubled_until_a_database_gives_up():
