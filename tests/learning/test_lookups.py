@@ -552,6 +552,27 @@ def test_p14_a_sum_that_is_projected_is_tried_as_it_is_going_to_be_made(monkeypa
         TrainingTask(nn.Linear(2, 3), records, projected=5, **given)
 
 
+def test_p14_a_model_is_tried_for_each_margin_precision_and_projection_and_then_no_more(
+    monkeypatch,
+):
+    """One that was tried alike is not tried again, whatever study asks."""
+    tried = []
+    monkeypatch.setattr(silo_tasks, "rows_are_alone", lambda *_: tried.append(0) or True)
+    records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
+    given, model = {"clip": 0.1, "margin": 1e-4, "method": "chain"}, nn.Linear(2, 3)
+    changes = (
+        {},
+        {"margin": 1e-5},
+        {"precision": "bf16"},
+        {"projected": 5},
+        {"method": "vmap"},
+    )
+    for number, change in enumerate(changes, 1):
+        for _ in range(2):
+            TrainingTask(model, records, **given | change)
+            assert len(tried) == number
+
+
 @pytest.mark.parametrize("most", [1, 4])
 @pytest.mark.parametrize("fault", OF_MACHINE)
 def test_a_machine_that_cannot_sum_null_records_says_so_and_sends_no_zeros(fault, most):
