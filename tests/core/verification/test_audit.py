@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil, exp, log, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from hubbub.core.privacy.canary_guesses import Rates, lower_bound, worst_distanc
 from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.protocol.round import batches
 from hubbub.core.protocol.round.batches import Groups
 from hubbub.core.protocol.round.draw import Draw
@@ -453,6 +455,41 @@ def test_lists_are_called_kept_only_where_fresh_ones_would_hardly_look_so() -> N
     assert of_lists(moved, places) == Seen(lists=1, kept=1)
     assert of_lists(fresh, places) == Seen(lists=1, kept=0)
     assert of_lists(moved[:4], places[:4]) == Seen(lists=1, kept=0)
+
+
+def test_vectors_are_looked_at_alone_and_less_the_last_one_of_the_same_silo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So a mask that is used again is seen, though each vector looks random; and on both sides."""
+    numbers: Any = SimpleNamespace(full_shares=False, dimension=2, word_bits=32, masked_bytes=8)
+    frames = canary_runs.MaskedFrames(numbers)
+
+    def kept(sender: int, *signed: int) -> Seen:
+        payload = np.array(signed, dtype="<i4").tobytes()
+        header = SimpleNamespace(tag=Tag.MASKED, sender=sender, payload=payload)
+        monkeypatch.setattr(canary_runs, "unverified", lambda _: header)
+        frames.keep(b"")
+        return frames.seen
+
+    far = 2**30
+    assert kept(1, far, -far) == Seen(numbers=2, small=0)
+    assert kept(1, far + 9, 9 - far) == Seen(numbers=6, small=2)
+    assert kept(2, 7, -7) == Seen(numbers=8, small=4)
+
+
+def test_no_silo_without_a_share_that_counts_sends_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four silos, with one that colludes and one that looks on (P3)."""
+    asked = {}
+
+    def watched(*_: Any, **options: Any) -> None:
+        asked.update(options)
+        raise StudyError("seen")
+
+    monkeypatch.setattr(canary_runs, "federate", watched)
+    with pytest.raises(StudyError, match="seen"):
+        made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
+        played(made, 9, 0, lambda _: None)
+    assert [*asked["noiseless"]] == [3, 4]
 
 
 def test_right_guesses_bound_how_far_two_laws_are_apart() -> None:
