@@ -486,8 +486,8 @@ def test_no_silo_without_a_share_that_counts_sends_noise(monkeypatch: pytest.Mon
         raise StudyError("seen")
 
     monkeypatch.setattr(canary_runs, "federate", watched)
+    made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
     with pytest.raises(StudyError, match="seen"):
-        made = hubbub.plan(study(relation="substitute", silos=4, colluders=1))
         played(made, 9, 0, lambda _: None)
     assert [*asked["noiseless"]] == [3, 4]
 

@@ -6,6 +6,7 @@ refuses is waited for longer and longer, is asked before anybody else pays, and 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,13 +17,23 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.errors import IntegrityError
+from hubbub.core.errors import (
+    BudgetError,
+    DataError,
+    IntegrityError,
+    NoRoomError,
+    ProtocolError,
+    SpentError,
+    UserError,
+)
 from hubbub.core.planning import noise_shares
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.agreement import masks
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import unverified
 from hubbub.core.session.ask import Absent, AbsentError
 from hubbub.site.network import waiting
-from hubbub.site.network.envelope import Missing, Refusal
+from hubbub.site.network.envelope import Missing, Refusal, VersionError
 from hubbub.site.network.folder_files import GRAPHS, MOST_FRUITLESS, FruitlessError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from hubbub.site.network.waiting import Check, Patience, Timeouts, WaitedError
@@ -68,6 +79,32 @@ class Refusing:
     def times(self, name: str) -> int:
         """How often there was a phase of a name."""
         return sum(one == name for one, _ in self.asked)
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "own"),
+    [
+        (VersionError("of 17"), "version", True),
+        (ProtocolError("17", culprit="ann"), "protocol", True),
+        (IntegrityError("row 17"), "ledger", True),
+        (BudgetError("17"), "budget", True),
+        (NoRoomError("17"), "budget", False),  # who cannot, and not who does not want to
+        (SpentError("17"), "budget", False),
+        (UserError("17"), "failed", True),
+        (DataError("17"), "failed", True),
+        (ValueError("17"), "failed", True),
+    ],
+)
+def test_a_refusal_tells_its_reason_and_only_its_own_people_what_is_no_record(
+    error: Exception, why: str, own: bool
+) -> None:
+    refusal = Refusal.of(error)
+    assert (refusal.why, refusal.own) == (why, own)
+    assert refusal.culprit == ("ann" if why == "protocol" else "")
+    assert ("17" in refusal.said) == (type(error) not in (DataError, ValueError))
+    sealed = refusal.sealed(b"asked", Keys.generate("bob", "silo"), 2)
+    sent = json.loads(bytes(unverified(sealed).payload))
+    assert sent.keys() == {"why", "culprit", "to"}
 
 
 def graphs(parties: Watched, name: str) -> int:
