@@ -36,3 +36,16 @@ def test_scores_that_do_not_follow_from_the_sums_are_wrong(
     *_, scores = planned.query.replay_findings(tmp_path, plan, course, frozenset())  # type: ignore[attr-defined]
     assert f"{VALIDATED} says what the sums say" in scores.claim
     assert scores.verdict.startswith(verdict)
+
+
+def test_the_mean_of_four_sums_has_half_the_noise_of_one(tmp_path: Path) -> None:
+    plan = hubbub.plan(study_of(tmp_path))
+    planned = plan.planned("validation")
+    assert planned is not None
+    errors = []
+    for made in (1, 4):
+        sums = np.ones((made, planned.query.numbers or 0))
+        state = QueryState(parameters=np.zeros(0, np.float32), optimizer={"sums": sums})
+        answer = planned.query.released(plan, state).values["validation"]  # type: ignore[attr-defined]
+        errors.append(answer["all"]["count_error"])
+    assert errors[1] == pytest.approx(errors[0] / 2)
