@@ -27,6 +27,7 @@ from hubbub.learning.queries.validation.noisy_table import (
     ExactTable,
     NoisyTable,
     ScoreInterval,
+    fieller,
 )
 
 TEN = noisy_table.of_amounts(0, 100, 10)
@@ -83,6 +84,13 @@ def test_whether_a_score_is_told_follows_from_its_noise_and_not_from_its_value(
         assert interval.within(0.0, 1.0).is_known == is_told
         cut = replace(interval, high=max(min(interval.high, 1.0), value))  # as a share's is
         assert cut.within(0.0, 1.0).is_known == is_told
+
+
+@pytest.mark.parametrize(("deviations", "is_told"), [(2.9, False), (3.1, True)])
+def test_a_ratio_by_what_only_just_stands_out_of_its_noise_is_not_told(
+    deviations: float, is_told: bool
+) -> None:
+    assert fieller(1.0, 2.0 * deviations, 0.1, 0.0, 4.0).is_known == is_told
 
 
 def test_the_c_index_of_amounts_is_that_of_all_pairs() -> None:
