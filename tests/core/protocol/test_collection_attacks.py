@@ -597,6 +597,14 @@ def test_p30_copies_of_a_silo_draw_noise_and_seeds_anew_for_another_opening(
     assert not {*mine.values()} & {*others.values()}
 
 
+def test_p30_masks_are_others_for_every_opening_silo_and_node() -> None:
+    """Also where a seed and a key of a node were there before."""
+    c, seed = collection(), bytes(32)
+    other = replace(c.opening, q=bytes(32))
+    uses = product((c.opening, other), (1, 2), (7, 8))
+    assert len({mask_key(opening, silo, node, seed) for opening, silo, node in uses}) == 8
+
+
 def test_p30_a_restored_silos_two_deposits_are_no_lie_and_the_first_counts() -> None:
     c = collection()
     collector = c.collector_with_keys()
