@@ -12,6 +12,7 @@ from hubbub.core.session.offer import SessionOffer, round_parameters_of
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.collected.collection_request import collect_frame
 from hubbub.site.network.envelope import read_answer, read_request, request
+from hubbub.site.network.folder_files import SessionNotes
 from network.collected import collect, noised, sums
 from network.consortium import HOSPITALS, Consortium, planned
 from network.consortium import table as study_table
@@ -59,3 +60,10 @@ def test_p30_a_row_of_a_session_pays_for_no_collection_of_its_id(
     parties.serve(phase)
     assert len(deposited) == 2
     assert all(tags == [Tag.REFUSAL] for tries in deposited for tags in tries)
+
+
+def test_a_session_is_opened_once_whoever_asks_again(tmp_path: Path) -> None:
+    session = bytes(range(16))
+    assert SessionNotes(home=tmp_path).open_session(session)
+    assert not SessionNotes(home=tmp_path).open_session(session)
+    assert SessionNotes(home=tmp_path).open_session(bytes(16))
