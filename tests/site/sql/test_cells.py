@@ -11,6 +11,7 @@ import pytest
 from tests.site.sql.databases import ENGINES, answers, connect, database
 
 from hubbub.core.errors import DataError, StudyError
+from hubbub.core.tabular.records import is_rounded, patient_key
 from hubbub.site.sql.owned_query import checked
 
 # Values that no driver hands over, or that it hands over as an object of its own, and their texts.
@@ -225,3 +226,29 @@ def test_p31_two_people_are_never_joined_as_one(postgresql: Any, tmp_path: Path)
         assert own == sorted((one.strip(), one.strip()) for one in keys)
         query, both = "SELECT t.pid FROM t JOIN u ON u.pid = t.pid", {"t": "pid", "u": "pid"}
         assert answers(home, query, keys=both) == [("1.2",), ("7",), ("7",)]
+
+
+def test_p31_a_real_number_that_several_whole_ones_share_is_nobodys_key(
+    postgresql: Any, tmp_path: Path
+):
+    """As of a file or a frame: past 2**24 and 2**53 a float is several people's number."""
+    real, double = 2.0**24, 2.0**53
+    keys = (real - 1, -real, 3e9, double - 1, double, -double, 1e17, 0.5)
+    types = {"postgres": ("REAL", "DOUBLE PRECISION"), "duckdb": ("REAL", "DOUBLE")}
+    for engine in ("sqlite", "duckdb", "postgres"):
+        for kind in types.get(engine, ("REAL",)):
+            home, size = tmp_path / f"{engine}-{kind}", real if kind == "REAL" else double
+            size = double if engine == "sqlite" else size
+            made = [f"CREATE TABLE t (pid {kind})", "INSERT INTO t VALUES (NULL)"]
+            made += [f"INSERT INTO t VALUES ({key:.1f})" for key in keys]
+            if engine == "postgres":
+                connect(home, "north", postgresql.made("real_keys", *made))
+            else:
+                with database(home, engine) as opened:
+                    for statement in made:
+                        opened.execute(statement)
+            read = [key for (key,) in answers(home, "SELECT pid FROM t")]
+            shared = sum(abs(key) >= size for key in keys)
+            assert sum(map(is_rounded, read)) == shared
+            own = [patient_key(f"{key:.1f}") for key in keys if abs(key) < size]
+            assert {*map(patient_key, read)} == {"", *own}

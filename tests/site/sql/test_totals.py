@@ -10,12 +10,13 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import exp
 from tests.site.sql.databases import ENGINES, connect, database
 
 from hubbub.core.errors import StudyError
 from hubbub.site.sql.engines import connection_of, rows_of
 from hubbub.site.sql.owned_query import checked
-from hubbub.site.sql.source import rendered
+from hubbub.site.sql.source import is_number, rendered
 
 TABLE = "CREATE TABLE t (pid INTEGER, s VARCHAR(99), k INTEGER, d DOUBLE PRECISION)"
 LARGEST = 2**31 - 1
@@ -23,10 +24,12 @@ LARGEST = 2**31 - 1
 TEXTS = {
     "5": 5.0, " 7 ": 7.0, "-12": -12.0, "1.5": 1.5, ".5": 0.5, "5.": 5.0, "-.5": -0.5,
     "1e3": 1000.0, "1E+3": 1000.0, "-2.5e-05": -2.5e-05, "007": 7.0,
+    "+3": 3.0, "+.5": 0.5, "+1e+3": 1000.0,
     **dict.fromkeys(
         ["", "abc", "nan", "NaN", "inf", "-Infinity", "1_000", "0x1f", "1e400", "1e-400", "--1"]
     ),
     **dict.fromkeys(["1-2", "1.2.3", ".", "-", "-.", "e5", "1e", "1e5.5", "1e5-", "+-1", "1,5"]),
+    **dict.fromkeys(["++1", "3+", "-+1", "+", "+.", "+e5", "１２"]),
     **dict.fromkeys(["9" * 40, "1" * 33, "1e99", "now", "12abc", "1 2", "٣", "½", "1e-"]),
 }  # fmt: skip
 DAYS = {
@@ -204,3 +207,12 @@ def test_p31_a_text_cannot_be_doubled_until_a_database_gives_up():
         opened.execute("CREATE TABLE t (pid INTEGER, s VARCHAR)")
         opened.execute("INSERT INTO t VALUES (1, 'ab')")
         assert opened.execute(rendered(made.select, "duckdb")).fetchall() == [("1", 2000)]
+
+
+def test_p31_an_engine_without_regular_expressions_knows_the_same_numbers():
+    texts = {text: number is not None for text, number in TEXTS.items() if text != "1e99"}
+    condition = is_number(exp.column("s"), "mysql").sql(dialect="duckdb")
+    with duckdb.connect() as opened:
+        opened.execute("CREATE TABLE t (s TEXT)")
+        opened.executemany("INSERT INTO t VALUES (?)", [[text] for text in texts])
+        assert dict(opened.execute(f"SELECT s, {condition} FROM t").fetchall()) == texts

@@ -1,6 +1,6 @@
 """A silo's own query: conditions that every engine answers alike, the text sent, and its rows.
 
-A number is `-12`, `1.5`, `.5` or `1.5e-05`, of at most 32 letters and within 10 to the power of 19
+A number is `-12`, `+3`, `.5` or `1.5e-05`, of at most 32 letters and within 10 to the power of 19
 either way; a day is `2024-05-31`, of the calendar. Nothing else is one: not `nan`, `inf`, `1_000`,
 `0x1f`, `2023-02-29` or a word for the clock.
 """
@@ -33,9 +33,10 @@ from hubbub.site.sql.scope import (
 from hubbub.site.sql.totals import COLUMN, KNOWN, TEXTS, TRUTH
 
 _REGULAR = ("postgres", "duckdb")  # engines with regular expressions
-_NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)$|^-?([0-9]+|[0-9]*\.[0-9]+)e-?[01]?[0-9]$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$|^[+-]?([0-9]+|[0-9]*\.[0-9]+)e-?[01]?[0-9]$"
 # What is left of a number without its digits.
-_PLAIN, _UP, _DOWN = ("", "-", ".", "-."), ("e", ".e", "-e", "-.e"), ("e-", ".e-", "-e-", "-.e-")
+_PLAIN = ("", "-", "+", ".", "-.", "+.")
+_UP, _DOWN = tuple(f"{left}e" for left in _PLAIN), tuple(f"{left}e-" for left in _PLAIN)
 _LONG_MONTHS = ("01", "03", "05", "07", "08", "10", "12")
 _MONTHS = tuple(f"{one:02}" for one in range(1, 13))
 _LEAP = tuple(f"{one:02}" for one in range(4, 100, 4))
@@ -51,14 +52,14 @@ def is_number(value: exp.Expr, engine: str) -> exp.Expr:
     rest = reduce(lambda made, digit: _replaced(made, digit, ""), "0123456789", text)
     some = exp.GT(this=exp.Length(this=text.copy()), expression=exp.Length(this=rest))
     signed = exp.or_(
-        exp.and_(_like(text, "-%"), _like(rest, "-%")),
-        exp.not_(exp.or_(_like(text, "-%"), _like(rest, "-%"))),
+        *(exp.and_(_like(text, sign), _like(rest, sign)) for sign in ("-%", "+%")),
+        exp.not_(exp.or_(_any(text, ("-%", "+%")), _any(rest, ("-%", "+%")))),
     )
     tails = [
         exp.and_(_in(rest, _UP), _any(text, ("%e_", "%e0_", "%e1_"))),
         exp.and_(_in(rest, _DOWN), _any(text, ("%e-_", "%e-0_", "%e-1_"))),
     ]
-    powered = exp.and_(exp.or_(*tails), exp.not_(_any(text, ("e%", "-e%", "%.e%"))))
+    powered = exp.and_(exp.or_(*tails), exp.not_(_any(text, ("e%", "-e%", "+e%", "%.e%"))))
     return exp.and_(short, signed, some, exp.or_(_in(rest, _PLAIN), powered))
 
 
@@ -67,7 +68,7 @@ def real_of(value: exp.Expr, engine: str) -> exp.Expr:
     if engine == "sqlite":
         text = f"TRIM({_text(value).sql(dialect=engine)})"
         lower = f"REPLACE(LOWER({text}), 'e+', 'e')"
-        body = f"SUBSTR({lower}, 1 + ({lower} LIKE '-%'))"
+        body = f"SUBSTR({lower}, 1 + ({lower} LIKE '-%' OR {lower} LIKE '+%'))"
         at = f"INSTR({body} || 'e', 'e')"
         parts = {"text": text, "lower": lower, "body": body, "at": at, "exact": exact(text)}
         said = _SQLITE_REAL.format(most=MOST_LETTERS, **parts)
@@ -174,19 +175,20 @@ def _between(text: exp.Expr, low: str, high: str) -> exp.Expr:
 #
 # with letters that differ as different ones, whatever the column's collation. Keys are written by
 # the one rule for what is the same (`cells.canonical`): of a text that is a whole number
-# `.0` is cut. SQLite, of which every cell has its own type, keeps real numbers until a text is
-# needed: it may read a text of one as the neighbour of that. Of any other engine a column is left
-# as it is.
+# `.0` is cut. A real number that several whole ones share is in powers of ten, which are nobody's
+# key (`records.is_rounded`). SQLite, of which every cell has its own type, keeps real numbers until
+# a text is needed: it may read a text of one as the neighbour of that. Of any other engine a column
+# is left as it is.
 
 _TEXT = {
-    "duckdb": """CASE
+    "duckdb": """CASE {shared}
         WHEN TYPEOF({x}) = 'BOOLEAN' THEN CASE {t} WHEN 'true' THEN '1' WHEN 'false' THEN '0' END
         WHEN TYPEOF({x}) IN ('FLOAT', 'DOUBLE') THEN
             CASE {t} WHEN 'nan' THEN NULL WHEN '-nan' THEN NULL WHEN '-0.0' THEN '0'
             ELSE REGEXP_REPLACE({t}, '\\.0$', '') END
         WHEN TYPEOF({x}) LIKE 'DECIMAL%' AND {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.')
         WHEN NOT CONTAINS({t}, CHR(0)) THEN {other} END COLLATE "C\"""",
-    "postgres": """CASE
+    "postgres": """CASE {shared}
         WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('boolean' AS REGTYPE) THEN
             CASE {t} WHEN 'true' THEN '1' WHEN 'false' THEN '0' END
         WHEN PG_TYPEOF(COALESCE({x}, NULL))
@@ -199,6 +201,17 @@ _TEXT = {
             ELSE CASE WHEN {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.') ELSE {t} END END
         ELSE {other} END""",
 }
+# Of a key: the real numbers past those that are one whole number each (`cells.exact_below`).
+_SHARED = {
+    "duckdb": """WHEN TYPEOF({x}) IN ('FLOAT', 'DOUBLE') AND ABS(TRY_CAST({t} AS DOUBLE))
+        BETWEEN CASE TYPEOF({x}) WHEN 'FLOAT' THEN 16777216 ELSE 9007199254740992 END AND 1e308
+        THEN FORMAT('{{:.16E}}', TRY_CAST({t} AS DOUBLE))""",
+    "postgres": """WHEN CASE WHEN {t} !~ 'e\\+' THEN FALSE
+        WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('real' AS REGTYPE)
+        THEN ABS(CAST({t} AS DOUBLE PRECISION)) >= 16777216
+        WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('double precision' AS REGTYPE)
+        THEN ABS(CAST({t} AS DOUBLE PRECISION)) >= 9007199254740992 END THEN UPPER({t})""",
+}
 _WHOLE = r"REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1')"
 # Its functions end at a letter of number 0, where keys of several people may be one.
 _SQLITE_PLAIN = "CASE WHEN INSTR({t}, CHAR(0)) = 0 THEN {t} END"
@@ -209,7 +222,9 @@ _SQLITE_WHOLE = """CASE WHEN INSTR({t}, CHAR(0)) THEN NULL
     AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
     ELSE {t} END"""
 # It writes 1.0, 1.0e+20 and Inf, and more than 15 digits only where it is asked for them.
-_SQLITE_TEXT = """CASE TYPEOF({x}) WHEN 'real' THEN
+_SQLITE_SHARED = """WHEN TYPEOF({x}) = 'real' AND ABS({x}) BETWEEN 9007199254740992 AND 1e308
+    THEN PRINTF('%!.16E', {x})"""
+_SQLITE_TEXT = """CASE {shared} WHEN TYPEOF({x}) = 'real' THEN
     LOWER(TRIM(REPLACE(REPLACE(CASE WHEN ABS({x}) < 1e15
     AND (CAST({p} AS REAL) = {x} OR (ABS({x}) > 1e-4 AND {exact} = {x})) THEN {p}
     WHEN CAST(PRINTF('%!.16g', {x}) AS REAL) = {x} THEN PRINTF('%!.16g', {x})
@@ -239,8 +254,10 @@ def column_of(column: exp.Expr, engine: str, kind: str) -> exp.Expr:
         return column
     if engine == "postgres":  # a collation of the site's may refuse what is asked of a text
         text = f'({text} COLLATE "C")'
-    other = _WHOLE.format(t=text) if kind == KEY else text
-    return _sql(_TEXT[engine], x=name, t=text, other=other)
+    other, shared = text, ""
+    if kind == KEY:
+        other, shared = _WHOLE.format(t=text), _SHARED[engine].format(x=name, t=text)
+    return _sql(_TEXT[engine], x=name, t=text, other=other, shared=shared)
 
 
 def text_of(cast: exp.Expr, engine: str) -> exp.Expr:
@@ -262,7 +279,8 @@ def _sqlite_text(value: exp.Expr, *, key: bool) -> exp.Expr:
     text, printed = f"CAST({name} AS TEXT)", f"PRINTF('%!.15g', {name})"
     head = f"SUBSTR({text}, 1, LENGTH(RTRIM({text}, '0')) - 1)"
     other = (_SQLITE_WHOLE if key else _SQLITE_PLAIN).format(t=text, head=head)
-    return _sql(_SQLITE_TEXT, x=name, t=other, p=printed, exact=exact(printed))
+    shared = _SQLITE_SHARED.format(x=name) if key else ""
+    return _sql(_SQLITE_TEXT, x=name, t=other, p=printed, exact=exact(printed), shared=shared)
 
 
 def _sql(form: str, **parts: str) -> exp.Expr:
