@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.tabular.cells import CellFault, canonical, cells_of, read_cells, text_of
+from hubbub.core.tabular.cells import CellFault, canonical, cells_of, number_in, read_cells, text_of
 from hubbub.core.tabular.column import Column, column_features, columns_from
 from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records
@@ -432,11 +432,38 @@ def test_a_short_float_is_the_number_that_was_written(tmp_path):
     values = np.array([0.7, 0.1, 40.0], dtype=np.float32)
     path = tmp_path / "x.parquet"
     pytest.importorskip("pyarrow.parquet").write_table(pa.table({"x": values}), path)
+    coded = pa.array(values).dictionary_encode()
+    stand_for = (
+        *(
+            pd.Series(values, dtype="category"),
+            pd.Series(values, dtype="Float32").astype("category"),
+        ),
+        *(coded, pa.chunked_array([coded]), pd.Series(coded, dtype=pd.ArrowDtype(coded.type))),
+        pa.RunEndEncodedArray.from_arrays([1, 2, 3], pa.array(values)),
+    )
     for cells in (
         read_cells(path),
         *map(cells_of, (pd.DataFrame({"x": values}), pl.DataFrame({"x": values}), {"x": values})),
+        *(cells_of({"x": column}) for column in stand_for),
     ):
         assert cells == {"x": ["0.7", "0.1", "40.0"]}
+
+
+def test_an_empty_line_is_a_missing_cell_where_there_is_one_column(tmp_path):
+    """So Polars, Arrow and DuckDB write it; where there are more columns it is no row."""
+    assert read_cells(_csv(tmp_path, "x\n1\n\n2\n\n")) == {"x": ["1", "", "2", ""]}
+    assert read_cells(_csv(tmp_path, "x,y\n1,3\n\n2,4\n\n")) == {"x": ["1", "2"], "y": ["3", "4"]}
+
+
+def test_digits_of_other_scripts_are_no_number():
+    """No engine of a database reads them, and sites with one table must have one answer."""
+    assert [*map(number_in, ("12", "+3", "\uff11\uff12", "\u0663", "1\u0660"))] == [
+        12,
+        3,
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

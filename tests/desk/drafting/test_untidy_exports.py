@@ -474,3 +474,12 @@ def test_a_target_of_times_below_0_is_said_and_its_rows_are_left_out_of_copies()
     assert "1 times are below 0, such as -12" in made.target.seen[0]
     assert min(made.target.outcome.grid) > 0
     assert write_tidy(made, Path("tidy")) == {"elm": 1}
+
+
+def test_an_empty_line_of_one_column_is_a_row_as_a_run_reads_it():
+    table = read_raw(file_of(["crp", "1", "", "2", ""]))
+    assert (table.column("crp"), table.numbers, table.faults) == (
+        ["1", "", "2", ""],
+        (1, 2, 3, 4),
+        (),
+    )

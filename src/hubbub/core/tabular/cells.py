@@ -153,7 +153,8 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
             f"expected a first line with distinct column names in {path.name}, found an empty or "
             "repeated name; correct the header"
         )
-    body = [row for row in rows[1:] if row]
+    # An empty line is a missing cell where there is one column, as Polars and Arrow have it too.
+    body = [row or [""] for row in rows[1:] if row or len(header) == 1]
     if len(header) == 1 and {*";\t|"} & {*rows[0][0]} and header[0] not in wanted:
         raise DataError(
             f"expected commas between the names of columns in {path.name}, found other signs; "
@@ -252,12 +253,16 @@ def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
 
 def plain_values(column: Any) -> Iterable[object]:
     """The values of a column of a data frame or of Arrow; short floats stay what they are."""
-    kind = _SHORT.get(str(getattr(column, "type", getattr(column, "dtype", ""))).casefold())
+    kind = getattr(column, "type", getattr(column, "dtype", ""))
+    # Of categories, and of Arrow's dictionaries and runs, the type is that of what they stand for.
+    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
+    kind = getattr(kind, "pyarrow_dtype", kind)
+    short = _SHORT.get(str(getattr(kind, "value_type", kind)).casefold())
     # Arrow keeps values in objects of its own.
     values: Iterable[object] = column.to_pylist() if hasattr(column, "to_pylist") else column
-    if kind is None:
+    if short is None:
         return values
-    return (kind(value) if isinstance(value, float) else value for value in values)
+    return (short(value) if isinstance(value, float) else value for value in values)
 
 
 # What libraries call floats that show the type of each of their values only in the column's.
@@ -391,9 +396,12 @@ def canonical(text: str) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """The finite number that `text` spells, else None (an exception would quote the cell)."""
+    """The finite number that `text` spells, else None (an exception would quote the cell).
+
+    Its digits are 0 to 9: no database reads those of other scripts (`site/sql/source.py`).
+    """
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if abs(value) <= LARGEST and "_" not in text else None
+    return value if abs(value) <= LARGEST and "_" not in text and text.isascii() else None

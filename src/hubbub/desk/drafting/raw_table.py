@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import compress, count
+from itertools import compress, count, dropwhile
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -276,14 +277,16 @@ class _Reading:
         return text.removeprefix("\ufeff")
 
     def _lines(self, text: str, separator: str) -> list[list[str]]:
-        """All lines that are not blank, as stripped cells."""
+        """All lines that are not blank, or are a missing cell of one column, as stripped cells."""
         strict = _parsed(text, separator, strict=True)
         parsed = strict or _parsed(text, separator, strict=False) or []
         if strict is None:
             self._say("its quotes or line ends are damaged", 'look for an unpaired "')
         if parsed and not parsed[0]:
             self._say("its first line is blank", "let the file begin with the header")
-        return [[cell.strip() for cell in line] for line in parsed if line]
+            parsed = [*dropwhile(not_, parsed)]
+        kept = [line or [""] for line in parsed if line or {*map(len, parsed)} == {0, 1}]
+        return [[cell.strip() for cell in line] for line in kept]
 
     def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
         """Without lines above the header that have far fewer cells than the table."""
@@ -316,7 +319,8 @@ class _Reading:
     def _records(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
         """By number the rows as wide as the header, without those that are no records."""
         width, names = len(header), [*map(folded, header)]
-        empty = [k for k, row in enumerate(body) if not any(row)]
+        gaps = {k for k, row in enumerate(body) if not any(row)}
+        empty = sorted(gaps) if width > 1 else []
         again = {
             k
             for k, row in enumerate(body)
@@ -330,11 +334,11 @@ class _Reading:
             ("it is a row of totals", _summed(body)),
             ("it is nearly empty, as the last lines of a file often are", _footer(body, width)),
         ):
-            if mine := sorted(rows - no_record - {*empty}):
+            if mine := sorted(rows - no_record - gaps):
                 shown = ", ".join(filter(None, body[mine[0]]))[:_SHOWN]
                 self._say(f"{what}: {shown}", _REMOVE, row=mine[0] + 1, count=len(mine))
-            no_record |= rows
-        kept = [k for k, row in enumerate(body) if any(row) and k not in no_record]
+            no_record |= rows - gaps
+        kept = sorted({*range(len(body))} - no_record - {*empty})
         if empty:
             what = "there is nothing in the row"
             self._say(what, _REMOVE, row=empty[0] + 1, count=len(empty))
