@@ -141,7 +141,7 @@ def main() -> None:
     found["late log-rank"] = float(test[0])
     result = cross.test_nominal_association()
     found["chi-square"] = float(result.statistic)
-    found["mean age"] = [float(np.mean(frame["age"])), float(np.std(frame["age"]))]
+    found["mean age"] = [float(np.mean(frame["age"])), float(np.std(frame["age"], ddof=1))]
     PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -671,13 +671,19 @@ def test_what_noise_leaves_open_up_to_a_bound_is_withheld_with_the_reason():
         assert bool(rows) != any("standard deviation of crp" in note for note in told.notes)
     assert 0 in seen
     (row,) = (one for one in asked.answer(exact, 1e-9).rows if one.quantity == "sd")
-    assert row.value == pytest.approx(cells["crp"].std(), rel=1e-6)
+    assert row.value == pytest.approx(cells["crp"].std(ddof=1), rel=1e-6)
 
     # Of a variance of 1.3 deviations of its noise only what noise makes large would be told.
     for sigma, least, most in ((2.5, 0, 3), (0.3, 98, 100)):
         many = exact + sigma * np.random.default_rng(2).standard_normal((100, 3))
         told = [row for one in many for row in asked.answer(one, sigma).rows]
         assert least <= len([row for row in told if row.quantity == "sd"]) <= most
+
+    # Noise alone makes 4.5 of its deviations in up to 10 of 100,000 tables.
+    for deviations, is_told in ((4.5, False), (5.2, True)):
+        spread = deviations * 5 / 100 * math.sqrt(1 + 0.25**2)  # of a mean of 0, about
+        rows = asked.answer(np.array([100.0, 0.0, 100 * spread - 50]), 5.0).rows
+        assert ("sd" in [row.quantity for row in rows]) == is_told
 
     rates = EventRates(time=TIME, event=DIED, horizon=24.0)
     few = rates.answer(np.array([2.0, 5.05]), 1.0)

@@ -181,7 +181,7 @@ def _shares_apart(first: GroupShares, second: GroupShares) -> float:
 
 
 LEFT_OUT = "records without a group are left out"
-_SPREAD = 3.0  # standard deviations of its noise below which a variance is not told
+_SPREAD = 4.0  # standard deviations of its noise below which a variance is not told
 Described = Column | Levels  # a column as it is, or a numeric one in classes
 
 
@@ -466,7 +466,7 @@ class _Group(NamedTuple):
         return [*rows, *self._each(column, (MISSING,), missing[None], everybody)]
 
     def _deviation(self, part: _Part, mean: float, spread: float, records: float) -> Estimate:
-        """The standard deviation.
+        """The sample's standard deviation, by one record less.
 
         A number in [-1, 1] has a fourth central moment of at most v (1 + |mean|)^2, v being its
         variance, which bounds the sampling variance of v without knowing its law. The interval
@@ -477,6 +477,7 @@ class _Group(NamedTuple):
         noise *= float(intervals.caution(np.array(spread / math.sqrt(noise) - _SPREAD))) ** 2
         error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
         half = (part.column.bounds[1] - part.column.bounds[0]) / 2
+        half *= math.sqrt(records / (records - 1.0))
         value, each = math.sqrt(spread), self.z**2 / records
         middle = (spread + each * widest / 2) / (1 + each)
         reach = math.sqrt(max(middle**2 - (spread**2 - self.z**2 * noise) / (1 + each), 0.0))
