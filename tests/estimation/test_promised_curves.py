@@ -42,13 +42,13 @@ def asked(kind: str, bins: int) -> Survival | Incidence:
     return Incidence(time=TIME, event=BLOOD, edges=edges)
 
 
-def refused(statistic: Survival | Incidence) -> int:
-    """Of 100 releases at the largest noise with which a plan says yes."""
+def refused(statistic: Survival | Incidence, mean: float = 10 / 3, releases: int = RELEASES) -> int:
+    """Of so many releases at the largest noise with which a plan says yes."""
     sigma, rng = 1000.0, np.random.default_rng(2)
     while not statistic.expected(RECORDS, sigma).answered:
         sigma /= 1.1
-    total = statistic.encode(followed(10 / 3)).sum(axis=0)
-    noise = sigma * rng.standard_normal((RELEASES, statistic.size))
+    total = statistic.encode(followed(mean)).sum(axis=0)
+    noise = sigma * rng.standard_normal((releases, statistic.size))
     return sum(bool(statistic.answer(total + one, sigma).refusal) for one in noise)
 
 
@@ -60,6 +60,12 @@ def test_a_promised_curve_is_told_where_most_are_followed_for_a_short_time(
 ) -> None:
     """One in twenty to the horizon. False alarms: at most 1e-6, if one release in 50 is refused."""
     assert not too_often(refused(asked(kind, bins)), RELEASES, REFUSED)
+
+
+@pytest.mark.parametrize("kind", ["survival", "incidence"])
+def test_a_curve_that_ends_in_the_first_quarter_of_its_grid_is_told(kind: str) -> None:
+    """Hardly one in a thousand to the horizon; false alarms: at most 1e-6."""
+    assert not too_often(refused(asked(kind, 40), mean=1.5, releases=30), 30, REFUSED)
 
 
 @pytest.mark.parametrize("kind", ["survival", "incidence"])

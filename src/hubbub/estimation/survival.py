@@ -139,10 +139,16 @@ class SurvivalCourse:
     def length(self) -> int:
         """How many bins come before the first whose survivors do not stand out from the noise.
 
-        A curve over less than a quarter of the grid is none: it would be there by luck.
+        One bin is no curve unless it is a quarter of the grid: nothing beside it says how the
+        hazard changes inside it.
         """
         length = self.bins_clear_of()
-        return length if 4 * length >= self.sets.bins else 0
+        return length if length >= self._least else 0
+
+    @property
+    def _least(self) -> int:
+        """How many bins a curve has at least."""
+        return min(-(-self.sets.bins // 4), 2)
 
     @cached_property
     def wider(self) -> Array:
@@ -154,7 +160,7 @@ class SurvivalCourse:
         left = self.entered - self.events
         drawn = np.maximum(left * self.events / np.maximum(self.entered, 1.0), 0.0)
         clear = np.minimum.accumulate((left - _CLEAR * errors) / np.sqrt(errors**2 + drawn))
-        shown = min(-(-self.sets.bins // 4), self.length)  # are told together
+        shown = min(self._least, self.length)  # are told together
         return intervals.caution(np.minimum(clear, clear[shown - 1])[: self.length])
 
     def bins_clear_of(self, deviations: float = _CLEAR) -> int:
