@@ -32,6 +32,7 @@ from hubbub.site.network.event_log import (
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.relay import Relay
+from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Courier, Outbox
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Timeouts, WaitedError
@@ -583,6 +584,62 @@ def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None
     assert asked == ["bob", "cyn", "node-1"]
     assert [parties.sites[name].unfinished() for name in asked] == [[], [], []]
     assert state_of(parties.seats["bob"].event_log.known(), parties.study.id)["state"] == DONE
+
+
+def test_an_end_is_told_without_the_model_to_who_could_not_take_that(gather: Any) -> None:
+    """A silo that was started again takes no more than an offer has, as it knows no session."""
+    parties = gather()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        too_large = {
+            party
+            for party, blob in requests.items()
+            if (name, party) == ("close", "bob") and len(read_request(blob)[2]) > 1
+        }
+        yield from ((party, Missing()) for party in too_large)
+        left = {party: blob for party, blob in requests.items() if party not in too_large}
+        yield from parties.phase(name, left, deadline) if left else ()
+
+    session = opened(parties, phase)
+    session.round(1)
+    parties.stop("bob")
+    parties.start("bob")
+    assert len(session.close([session.rounds.session])) == len(NAMES) - 1
+    assert list(Outbox(parties.aggregator).untold()) == []
+    assert parties.sites["bob"].unfinished() == []
+
+
+def test_an_answer_to_an_end_that_says_nothing_is_not_heard(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no answer, and that of a party whose disk is full: it is told again."""
+    parties = gather()
+    requests = Requests(
+        parties.aggregator.roster,
+        parties.study.id,
+        lambda _name, blobs, _seconds: iter(dict.fromkeys(blobs, b"?").items()),
+        EventLog(party="aggregator"),
+        HASTY,
+    )
+    assert requests.tell_end(b"", SESSION, {1, 2}) == set()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    session = opened(parties)
+    session.round(1)
+    parties.stop("bob")
+    session.close([session.rounds.session])
+    parties.start("bob")
+    monkeypatch.setattr(PartyFolder, "note_end", full)
+    courier = Courier(
+        party_folder=parties.aggregator,
+        phase=parties.phase,
+        event_log=EventLog(party="aggregator"),
+        timeouts=HASTY,
+    )
+    courier.tell_ends()
+    assert list(Outbox(parties.aggregator).untold()) == [(parties.study.id, {"bob"})]
 
 
 def test_a_line_that_is_down_here_is_nobody_elses_fault(gather: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import queue
 import random
 import re
 import shutil
@@ -54,6 +55,7 @@ from hubbub.site.network.nats.server import (
     write_server,
 )
 from hubbub.site.network.nats.transports import let_go
+from hubbub.site.network.waiting import Clock
 from network.lines import (
     NAMES,
     Party,
@@ -432,6 +434,31 @@ def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Rel
     assert sorted(told) == ["ann", "here", "there"]
     for party in parties:
         party.stop()
+
+
+def test_a_process_that_stood_still_gives_others_the_time_that_they_had(
+    own: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen past a deadline, it would blame all others, and lose an attempt."""
+
+    class Frozen(Clock):
+        at = 0.0
+
+        def now(self) -> float:
+            return self.at
+
+        def take(self, items: Any, seconds: float) -> Any:
+            if not self.at:
+                self.at = 100.0
+                raise queue.Empty
+            carrier._take("ann", Message(number=carrier._number, data=b"there"))
+            return items.get_nowait()
+
+    carrier = Carrier(own.relay, own.keys["aggregator"], own.roster, lambda *_: None, Frozen())
+    monkeypatch.setattr(carrier._line, "send", lambda *_: None)
+    monkeypatch.setattr(carrier._line, "settle", lambda *_: None)
+    assert list(carrier.phase("model", {"ann": b"a"}, 60.0)) == [("ann", b"there")]
+    carrier._line.stop()
 
 
 # A request that was answered -------------------------------------------------------------------

@@ -35,7 +35,7 @@ from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import sent_home
-from network.relay import HASTY, NAMES, Jumping, Relay, at, gathered, on_parts
+from network.relay import HASTY, NAMES, Jumping, Relay, at, gathered, on_parts, opened
 from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits
 
 __all__ = ["deposits"]
@@ -289,6 +289,20 @@ def test_p15_who_states_a_new_ledger_is_told_of_once_after_a_restart_too(tmp_pat
                 assert requests._witnessed(name, stated, witness, witness.known) is None
     new_ledgers = [one for one in told if one["event"] == "new-ledger"]
     assert [(one["whom"], one["rows"]) for one in new_ledgers] == [("ann", 2)]
+
+
+def test_p15_a_new_ledger_that_is_first_stated_at_an_end_is_told_of(tmp_path: Path) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    session = opened(parties)
+    session.round(1)
+    requests = session.rounds.peers
+    assert isinstance(requests, Requests)
+    with Ledger(tmp_path / "old.sqlite") as old, Witness(tmp_path / "witness") as witness:
+        old.close_study(parties.study.id)
+        witness.sign(old.statement(""), "ann")
+        requests.witness = witness
+        assert len(session.close([session.rounds.session])) == len(NAMES)
+    assert [one for one in parties.said if "ann has a new ledger" in one]
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["heard", "lost"])

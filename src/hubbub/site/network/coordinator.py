@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -20,9 +21,10 @@ from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.runs.federated import SessionPlan
-from hubbub.core.session.ask import LEFT_OUT, RESTARTED, Absent, AbsentError, Answer, Call
+from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Answer, Call
 from hubbub.core.session.joint_batches import joint_batches
 from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
@@ -214,13 +216,13 @@ class StudyClosing:
             keys: the aggregator's.
             sessions: those with a transcript.
             parameters: the model.
-            others: who is told that the study is over, once, if it has no part to sign.
+            others: who is told that the study is over, once, if it has no part to sign. So is who
+                has not answered: it may not take a model, of a session that it does not know.
         """
         heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
         listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
         parts: dict[int, dict[str, Any]] = {}
-        left, anew = dict(self._newest), set[int]()
-        alone = {*others} - left.keys()
+        left = dict(self._newest)
         for turn in range(_CLOSINGS):
             if turn and left:
                 self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
@@ -231,14 +233,12 @@ class StudyClosing:
                 for index, received in self.requests.ask(Call.CLOSE, asked, session):
                     if (part := self.part(session, index, received, sessions)) is not None:
                         parts[index] = part
-                    elif isinstance(received, Absent) and received.why == RESTARTED:
-                        anew.add(index)  # it knows no session of before
             left = {index: where for index, where in left.items() if index not in parts}
-        alone |= anew & left.keys()
         heard = {*parts}
-        if alone and sessions:
-            frame = self._frame(keys, sessions[-1], Tag.CLOSE, listed)
-            heard |= self.requests.tell_end(frame, sessions[-1], alone)
+        if alone := {*others, *left} - heard:
+            session = os.urandom(SESSION_BYTES)  # nobody knows it: none is asked for its part
+            frame = self._frame(keys, session, Tag.CLOSE, listed)
+            heard |= self.requests.tell_end(frame, session, alone)
         parties = enumerate(self.requests.roster.parties[1:], 1)
         self.untold = {party.name for index, party in parties if index not in heard}
         # Who has paid in a process before this one is in no session here, and cannot be asked.
@@ -268,7 +268,7 @@ class StudyClosing:
         if witness := self.requests.witness:
             with suppress(IntegrityError, *UNREADABLE):
                 ready = json.loads(self._told(received[1], session, index, Tag.READY))
-                witness.sign(HeadStatement.of(ready["ledger"]), silo.name)
+                self.requests.take_head(witness, silo.name, HeadStatement.of(ready["ledger"]))
         return part
 
     def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:

@@ -169,11 +169,22 @@ class Requests(Peers):
 
         Nothing rests on what they say, so they are waited for no longer than for a sign of life.
         """
-        parts, unheard = [frame], ("silent", "version")
+        parts, unheard = [frame], ("silent", "version", "garbled", "failed")
         brief = self.timeouts.ping - self.timeouts.of(Call.CLOSE)
         asked = dict.fromkeys(sorted(whom), parts)
         answers = self.ask(Call.CLOSE, asked, session, more_seconds=brief)
         return {i for i, one in answers if not (isinstance(one, Absent) and one.why in unheard)}
+
+    def take_head(self, witness: Witness, name: str, stated: HeadStatement) -> None:
+        """Sign what a silo states of its ledger; IntegrityError if it contradicts what it stated.
+
+        People are told if that is another ledger than before.
+        """
+        is_new, last = stated.ledger not in witness.known, witness.last_of(name)
+        self.heads[name] = witness.sign(stated, name)
+        # Of a ledger with its first row alone nothing was spent.
+        if is_new and last and last.rows > 1:
+            self.warn("new-ledger", whom=name, rows=last.rows)
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
@@ -261,13 +272,10 @@ class Requests(Peers):
             said = f"its READY cannot be used: {error}"
             self.warn("garbled", whom=name, said=said)  # of a collection nobody else would tell
             return Absent(why="garbled", said=said)
-        before, last = heads.get(stated.ledger), witness.last_of(name)
+        before = heads.get(stated.ledger)
         if before is None or stated.follows(before):
             try:
-                self.heads[name] = witness.sign(stated, name)
-                # Of a ledger with its first row alone nothing was spent.
-                if before is None and last and last.rows > 1 and last.ledger != stated.ledger:
-                    self.warn("new-ledger", whom=name, rows=last.rows)
+                self.take_head(witness, name, stated)
                 return None
             except IntegrityError:
                 before = witness.known[stated.ledger]

@@ -30,6 +30,7 @@ from hubbub.site.network.waiting import Clock
 
 _LEFT = "it has left"
 _LOOK = 1.0  # seconds between looks whether a request has left its queue
+_STOPPED = 5.0  # seconds by which a look is late where this process, or its machine, stood still
 
 
 class EndedError(HubbubError):
@@ -117,12 +118,12 @@ class Carrier:
                 self._queue(party, asked)
         try:
             while waiting:
-                wait = min(asked.end for asked in waiting.values()) - self._clock.now()
+                began = self._clock.now()
+                wait = min(asked.end for asked in waiting.values()) - began
                 try:
                     party, answer = self._clock.take(arrived, min(wait, _LOOK))
                 except queue.Empty:
-                    now = self._clock.now()
-                    for party in sorted(p for p, asked in waiting.items() if asked.end <= now):
+                    for party in self._overdue(waiting, began):
                         self._settle(party, waiting.pop(party))
                         here = bool(self._line.why)
                         yield party, Missing(why=self._line.missing(party), here=here)
@@ -132,6 +133,20 @@ class Carrier:
         finally:
             for party, asked in every.items():
                 self._settle(party, asked)
+
+    def _overdue(self, waiting: Mapping[str, Asked], began: float) -> list[str]:
+        """Who has not answered in time; while this process stood still nobody could.
+
+        Args:
+            waiting: what parties are asked.
+            began: when a look began that was to take `_LOOK` at most.
+        """
+        now = self._clock.now()
+        if now > began + _LOOK + _STOPPED:
+            with self._lock:
+                for asked in waiting.values():
+                    asked.end += now - began
+        return sorted(party for party, asked in waiting.items() if asked.end <= now)
 
     def _queue(self, party: str, asked: Asked) -> None:
         """Ask a party once its turn comes."""
