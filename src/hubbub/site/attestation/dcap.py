@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 from io import BytesIO
 from typing import Any
 
@@ -180,14 +182,24 @@ def _asked(quote: bytes, collateral: str, at: int) -> Mapping[str, Any]:
             f"expected the package dcap-qvl for SGX and TDX, it is missing; {with_extra('attest')}"
         ) from None
     root = certificate_chains.pinned_root("intel-sgx").public_bytes(Encoding.DER)
-    try:
-        known = dcap_qvl.QuoteCollateralV3.from_json(collateral)
-        policy = dcap_qvl.QuotePolicy.claims_only(at)
-        verified = dcap_qvl.QuoteVerifier(root).verify_with_policy(quote, known, at, policy)
-        return dict(json_value(verified.to_json()))
-    except (ValueError, RuntimeError, TypeError, OverflowError) as error:
-        said = str(error).split("\n", 1)[0][:200]
+
+    def found(at: int) -> Mapping[str, Any] | str:
+        """What it found at a time, or its reason."""
+        try:
+            known = dcap_qvl.QuoteCollateralV3.from_json(collateral)
+            policy = dcap_qvl.QuotePolicy.claims_only(at)
+            verified = dcap_qvl.QuoteVerifier(root).verify_with_policy(quote, known, at, policy)
+            return dict(json_value(verified.to_json()))
+        except (ValueError, RuntimeError, TypeError, OverflowError) as error:
+            return str(error).split("\n", 1)[0][:200]
+
+    said = found(at)
+    if not isinstance(said, str):
+        return said
     rule = next((name for words, name in _RULES if words.search(said)), "signature")
+    # Of a chain it says that it fails, and not why: one that held at its issue is over.
+    if rule == "chain" and not isinstance(found(_issued(collateral)), str):
+        rule = "expired"
     raise AttestationError(
         rule, f"expected a quote that Intel's collateral bears out, got: {printable(said)}"
     )
@@ -206,6 +218,15 @@ def _collateral_text(collateral: bytes) -> str:
     raise AttestationError(
         "collateral", "expected the collateral of dcap-qvl, a JSON file, got another"
     )
+
+
+def _issued(collateral: str) -> int:
+    """When the newer of a collateral's statements was made, seconds since 1970; 0: it is unsaid."""
+    with suppress(ValueError, TypeError, KeyError, RecursionError, OSError, OverflowError):
+        said = json_value(collateral)
+        dates = [json_value(said[name])["issueDate"] for name in ("tcb_info", "qe_identity")]
+        return int(max(datetime.fromisoformat(date).timestamp() for date in dates))
+    return 0
 
 
 def _take(reader: BytesIO, size: int) -> bytes:
