@@ -42,6 +42,7 @@ _FIRST, _SECOND, _BOTH = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.ones(2)
 _WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
 _MOST_STEPS = 50  # of Newton's, for the slope
 _FLAT, _CLEAR = 1e-9, 3.0  # of the information: none, and how far it must stand above its noise
+_COARSE = 0.5  # spreads of what came that a bin is wide, times its share of records
 _MOST_GROUPS = 64  # of neighbouring bins of risk whose pairs are counted
 
 
@@ -457,8 +458,12 @@ class Amounts(Kind):
         x, y = self.bins.points, self.seen.points
         widest = max(*x, *y) - min(*x, *y)  # that a prediction can be off, as both are rounded
         # Sums of 1, of both from the middle, of their squares and product, and of what they differ.
-        u, v = x[:, None] - (x[0] + x[-1]) / 2, y - (x[0] + x[-1]) / 2
-        sums = table.sums(np.ones(1), u, v, u**2, v**2, u * v, np.abs(u - v))
+        u, v = x - (x[0] + x[-1]) / 2, y - (x[0] + x[-1]) / 2
+        u1, u2, off = _unrounded(u)[:, None], _unrounded(u**2)[:, None], np.abs(u[:, None] - v)
+        # Counts are whole, and few bins hold several; of amounts both roundings of `off` cancel.
+        v1, v2 = (v, v**2) if self.counts else (_unrounded(v), _unrounded(v**2))
+        off = _unrounded(off) if self.counts else off
+        sums = table.sums(np.ones(1), u1, v1, u2, v2, u1 * v1, off)
 
         def squares(n: Array) -> Array:
             return np.asarray(n[..., 3] - 2 * n[..., 5] + n[..., 4])
@@ -480,6 +485,8 @@ class Amounts(Kind):
         )
         if mae.value <= 0:  # noise has left nothing of it
             mae = UNKNOWN
+        if self._is_coarse(table, rmse_of_null):
+            gap = slope = mae = rmse = r_squared = UNKNOWN
         return ValidationScores(
             score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
             self._deviance(table) if self.counts else None,
@@ -490,6 +497,12 @@ class Amounts(Kind):
             score("calibration_slope", slope),
             calibration=_observed(table, self.bins, y, (float(y[0]), float(y[-1]))),
         )
+
+    def _is_coarse(self, table: NoisyTable, spread: float) -> bool:
+        """Whether one bin is so wide, and has so many, that where they lie in it moves a mean."""
+        sides = [(1, self.bins), *([] if self.counts else [(0, self.seen)])]
+        most = _COARSE * spread * table.records
+        return any((table.counts.sum(axis=side) * bins.widths).max() > most for side, bins in sides)
 
     def _deviance(self, table: NoisyTable) -> ValidationScore | None:
         """How much of the null model's Poisson deviance the model explains."""
@@ -507,6 +520,16 @@ class Amounts(Kind):
         interval = table.sums(np.ones(1), seen, own, alone).smooth(explained)
         shown = interval.within(-np.inf, 1.0, wide=1.0)
         return score("deviance_explained", shown, null=0.0, gain=interval)
+
+
+def _unrounded(values: Array) -> Array:
+    """What bins stand for, less what it adds to a mean that all of a bin are taken to be there.
+
+    Where a law is smooth that is what even noise as wide as a bin would add (Sheppard 1898): of
+    bins of width w, and squares, w^2 / 12. The first axis is that of the bins.
+    """
+    bends = np.diff(values, 2, axis=0)
+    return np.asarray(values - np.concatenate([bends[:1], bends, bends[-1:]]) / 24)
 
 
 def _all(n: Array) -> Array:

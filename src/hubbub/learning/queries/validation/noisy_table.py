@@ -60,6 +60,12 @@ class Bins:
         """Of what bins of probabilities stand for."""
         return np.asarray(np.log(self.points / (1 - self.points)))
 
+    @property
+    def widths(self) -> Array:
+        """(bins,) how wide each is; the outermost reach as far to both sides of their values."""
+        ends = 2 * self.values[0] - self.cuts[0], 2 * self.values[-1] - self.cuts[-1]
+        return np.diff([ends[0], *self.cuts, ends[1]])
+
     def places(self, values: Array) -> NDArray[np.intp]:
         """(n,) the bin of each value; what is no number is in the first."""
         numbers = np.nan_to_num(values, nan=-np.inf)
