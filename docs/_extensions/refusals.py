@@ -153,6 +153,7 @@ REMARKS = frozenset(
         "One noisy sum compared the published model's predictions with the outcomes. Every "
         "interval covers both the sampling of people and the added noise. Predictions and amounts "
         "were first put into public bins; beyond the public bounds they count in the outermost. "
+        "Where one wide bin has most of the amounts, no error, gap or slope is told. "
         "A c-index compares only records in different bins of the outcome.",
         "…; all numbers carry noise",
         "… to …",
