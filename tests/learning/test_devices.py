@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pkgutil
 import weakref
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -212,10 +212,17 @@ def told_of(model: nn.Module) -> list[object]:
     method = method_for(model, (4,), records.targets)
     parameters, rows = parameters_vector(model), np.arange(9)
     train = TrainingTask(model, records, clip=1.0, margin=1e-4, method="auto")
-    tasks = train, EvaluationTask(model, records)
+    tasks = train, EvaluationTask(model, records, method=method)
     sums = [task.clipped_sum(parameters, rows).tobytes() for task in tasks]
     drawn = build_model("mlp", inputs=(4,), outputs=3, hidden=(5,), seed=b"d")
     return [method, *sums, evaluate_records(model, records), parameters_vector(drawn).tobytes()]
+
+
+@cache
+def usual() -> tuple[nn.Module, list[object]]:
+    """A model, and what is made of it while nothing of torch is set."""
+    model = Constant()
+    return model, told_of(model)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +236,7 @@ def told_of(model: nn.Module) -> list[object]:
 )
 def test_the_callers_defaults_change_nothing_and_stay(precision, default):
     """Or models were refused, or a study's first weights were others at one of its silos."""
-    model = Constant()
-    wanted = told_of(model)
+    model, wanted = usual()
     default()
     before = modes()
     assert told_of(model) == wanted

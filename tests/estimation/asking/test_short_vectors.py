@@ -186,14 +186,15 @@ def test_p16_what_is_no_number_scores_within_the_bounds_too(kind: str) -> None:
 def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
     """The parts of all sorts of records, or of patients with three; of one that raises; of none."""
     target_type, outputs, targets = KINDS[kind]
-    said = np.append(np.repeat(SAID, 3), 1.0)
+    said = np.append(np.repeat(SAID, places or 1), 1.0)
     inputs = np.column_stack([said, said == 1.0]).astype(np.float32)
     shown = np.concatenate([np.stack([one] * len(inputs)) for one in targets])
     inputs = np.tile(inputs, (len(targets), 1))
     patients = np.arange(len(inputs)) // places if places else None
     records = Records(inputs=inputs, targets=shown, patients=patients)
     model = per_unit_model(Wild(outputs), places)
-    task = EvaluationTask(model, records, target_type=target_type, marks=ScoreMarks(vector))
+    marks = ScoreMarks(vector)
+    task = EvaluationTask(model, records, method="vmap", target_type=target_type, marks=marks)
     numbers = np.repeat([1.0, 0.0], outputs).astype(np.float32)
     rows = [*range(task.count), -1]
     return np.array([task.clipped_sum(numbers, np.array([row])) for row in rows])
