@@ -90,6 +90,7 @@ def task(kind: str, seed: int, centre: int, places: int) -> SiloTask:
     evaluation = EvaluationTask(
         model_of(outputs, places),
         records,
+        method="vmap",
         target_type=target_type,
         capacity=15,
         marks=CellMarks(cells),
@@ -140,8 +141,9 @@ def test_p27_a_patients_part_is_the_mean_of_the_records_parts() -> None:
     made = task("risks", 3, 0, 4)
     records = made._evaluation._rows._records
     singles = EvaluationTask(
-        Says(1),
+        model_of(1, 0),
         Records(inputs=records.inputs, targets=records.targets),
+        method="vmap",
         marks=CellMarks(KINDS["risks"][1]),
     )
     for patient in range(records.units):
