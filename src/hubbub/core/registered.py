@@ -71,8 +71,8 @@ def packages() -> dict[str, str]:
     return {
         package.name: package.version
         for package in distributions()
-        if package.name != "hubbub"
-        and any(point.group.startswith("hubbub.") for point in package.entry_points)
+        if any(point.group.startswith("hubbub.") for point in package.entry_points)
+        and package.name != "hubbub"  # last, as it is read out of a long file
     }
 
 
