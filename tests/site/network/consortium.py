@@ -50,7 +50,7 @@ class Brisk(Clock):
 
 
 QUICK = Timeouts(
-    deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0, clock=Brisk()
+    deadline=300.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=300.0, clock=Brisk()
 )
 
 

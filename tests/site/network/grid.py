@@ -161,5 +161,5 @@ def doors(
             stack.callback(thread.join)
         stack.callback(ended.set)
         for _ in paths:
-            assert ready.acquire(timeout=10)
+            assert ready.acquire(timeout=300)
         yield paths

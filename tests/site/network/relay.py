@@ -70,7 +70,7 @@ class Jumping(Clock):
 
 
 HASTY = Timeouts(
-    deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0, clock=Brisk()
+    deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=60.0, clock=Brisk()
 )
 
 

@@ -28,7 +28,7 @@ from network.lines import over_nats
 from network.relay import Watched
 
 NAMES = HOSPITALS[:3]
-AT_ONCE = Timeouts(deadline=20.0, opening=60.0, waiting=0.0, ask_again=0.0, ping=20.0)
+AT_ONCE = Timeouts(deadline=300.0, opening=60.0, waiting=0.0, ask_again=0.0, ping=300.0)
 ROLE = {"platform": "software", "measurements": [{"code": own_code().hex()}]}
 
 

@@ -105,7 +105,7 @@ def test_of_many_that_are_silent_one_line_names_the_first_and_counts_the_rest(ga
     with pytest.raises(WaitedError, match=r"bob.*cyn.*dan.*eve"):
         parties.serve(timeouts=replace(at_once(), waiting=0.0))
     (missing,) = [line for line in parties.said if "did not answer" in line]
-    assert missing == "bob, cyn, dan and 1 more did not answer within 20 s: it is not there"
+    assert missing == "bob, cyn, dan and 1 more did not answer within 60 s: it is not there"
     (waiting,) = [line for line in parties.said if line.startswith("waiting for")]
     assert waiting.startswith("waiting for bob, cyn, dan and 1 more (it is not there; ")
 

@@ -813,7 +813,7 @@ def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
             party.stop()
         finally:
             proxy.terminate()
-            proxy.wait(10)
+            proxy.wait(300)
         assert f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1" in said.read_text()
 
 

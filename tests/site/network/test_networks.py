@@ -371,7 +371,7 @@ def running(command: list[str], port: int) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(300)
 
 
 def written(folder: Path, name: str, changes: dict[str, str]) -> str:

@@ -558,7 +558,7 @@ def alone(parties: Watched, session: bytes, roll: bytes) -> int:
     plan, round_parameters = terms_for(parties)
     roster, study, event_log = parties.aggregator.roster, parties.study.id, EventLog(party="relay")
     setup = SetUp(
-        peers=Requests(roster, study, parties.phase, event_log, Timeouts(deadline=5.0)),
+        peers=Requests(roster, study, parties.phase, event_log, Timeouts()),
         keys=parties.aggregator.keys,
         study=study,
         layout=layout_of(plan),
