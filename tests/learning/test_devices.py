@@ -211,7 +211,7 @@ def told_of(model: nn.Module) -> list[object]:
     records = Records(inputs=inputs, targets=np.arange(9) % 3)
     method = method_for(model, (4,), records.targets)
     parameters, rows = parameters_vector(model), np.arange(9)
-    train = TrainingTask(model, records, clip=1.0, margin=1e-4, method="auto")
+    train = TrainingTask(model, records, clip=1.0, margin=1e-4, method=method)
     tasks = train, EvaluationTask(model, records, method=method)
     sums = [task.clipped_sum(parameters, rows).tobytes() for task in tasks]
     drawn = build_model("mlp", inputs=(4,), outputs=3, hidden=(5,), seed=b"d")
