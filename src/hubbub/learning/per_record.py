@@ -31,7 +31,7 @@ from torch.nn import functional
 # how many numbers, follows from shapes alone (docs/privacy.md P19). Where the view is of float64
 # and the numbers are shorter, as on a device, factors and products are not rounded to shorter ones.
 
-_STRIPE = 2**18  # numbers whose copies stay in the cache
+_STRIPE = 2**16  # numbers whose copies stay in the cache
 _WIDE_STRIPE = 2**25  # the same on a device: as many as fill it
 Adding = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 _LONG = 2**16  # numbers of a row that are worth an entry in a list
@@ -41,32 +41,30 @@ _MOST = 64  # products of one record that are not made into its gradient
 def norms_of(values: torch.Tensor) -> torch.Tensor:
     """L2 norm of each record, (n, ...) to (n,), accumulated in float64.
 
-    In stripes, because torch makes a float64 copy of all that it is given at once; long rows on a
-    device one by one, many in a kernel, which makes none. Squares of float32 numbers neither
-    overflow nor vanish in float64; float64 numbers are scaled first.
+    In stripes of whole rows, or of parts of long ones, because torch makes a float64 copy of all
+    that it is given at once; on a device many rows in a kernel, which makes none. Squares of
+    float32 numbers neither overflow nor vanish in float64; float64 numbers are scaled first.
     """
     rows = values.reshape(values.shape[0], -1)
-    if rows.device.type != "cpu" and rows.dtype != torch.float64:
+    on_device = rows.device.type != "cpu"
+    if on_device and rows.dtype != torch.float64:
         return _norms_on_device(rows)
+    most = _WIDE_STRIPE if on_device else _STRIPE
+    if rows.shape[1] > most:
+        pieces = [norms_of(stripe) for stripe in rows.split(most, dim=1)]
+        return norms_of(torch.stack(pieces, dim=1))
+    few = max(1, most // max(1, rows.shape[1]))
+    return torch.cat([_norms(stripe) for stripe in rows.split(few)])
+
+
+def _norms(rows: torch.Tensor) -> torch.Tensor:
     if rows.dtype == torch.float64 and rows.shape[1]:
         largest = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1)
         scale = torch.where(largest > 0, largest, torch.ones_like(largest))
-        return _norms(rows, lambda stripe: stripe / scale[:, None]) * scale
-    return _norms(rows, lambda stripe: stripe)
-
-
-def _norms(rows: torch.Tensor, scaled: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    def norm(stripe: torch.Tensor) -> torch.Tensor:
-        length: torch.Tensor = torch.linalg.vector_norm(scaled(stripe), dim=1, dtype=torch.float64)
-        return length
-
-    columns = max(1, _STRIPE // max(1, len(rows)))
-    if columns >= rows.shape[1]:
-        return norm(rows)
-    squares = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for stripe in rows.split(columns, dim=1):
-        squares += norm(stripe).square()
-    return squares.sqrt()
+        scaled: torch.Tensor = torch.linalg.vector_norm(rows / scale[:, None], dim=1) * scale
+        return scaled
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms
 
 
 def _norms_on_device(rows: torch.Tensor) -> torch.Tensor:
@@ -74,8 +72,7 @@ def _norms_on_device(rows: torch.Tensor) -> torch.Tensor:
     if len(rows) and rows.shape[1] >= _LONG:
         # As `torch.nn.utils.get_total_norm` has it: reads short numbers, adds up long ones.
         return torch.stack(torch._foreach_norm(rows.unbind(), 2, torch.float64))  # noqa: SLF001
-    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    return norms
+    return _norms(rows)
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:
