@@ -7,7 +7,8 @@ Times are the least over interleaved rounds in one process, since other work on 
 ever adds; the ratios are of processor time, which it adds least to. With more than one thread that
 holds their waiting for each other as well: then read "wall ratio", on a quiet machine. Peak memory
 is what one call adds to the high-water mark of a fresh process, the median of some. The limit is
-the plain sum of gradients, without any clipping. "hubbub-layered" projects every record layer by
+the plain sum of gradients, without any clipping. "hubbub" takes as many records at once as a silo
+does, which finds that out once for a study. "hubbub-layered" projects every record layer by
 layer to 400 numbers (half the model's if that is less) and then clips; "of clipped" is a method's
 time over that of "hubbub".
 
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import functools
 import importlib.util
 import json
@@ -46,6 +48,8 @@ from torch.nn import functional
 
 from benchmarks.result_table import write_table
 from hubbub.learning import build_model, clipped_sum
+from hubbub.learning.batches import batch_of, even_size
+from hubbub.learning.clipped_sums import affordable, chain_of
 from hubbub.learning.frozen import LowRank, _adapt, _targets
 from hubbub.learning.layer_projection import LayerProjection
 
@@ -171,8 +175,13 @@ def plain(case: Case) -> Callable[[], object]:
     return run
 
 
-def hubbub(case: Case, method: str = "auto") -> Callable[[], object]:
-    return lambda: clipped_sum(case.model, LOSS, case.inputs, case.targets, CLIP, method=method)
+def hubbub(case: Case, method: str = "") -> Callable[[], object]:
+    batch = case.inputs, case.targets
+    if not method:
+        method = "chain" if chain_of(case.model, LOSS, batch_of(*batch)) else "vmap"
+    most, _ = affordable(case.model, LOSS, *batch, method)
+    chunk = even_size(len(case.inputs), most)
+    return lambda: clipped_sum(case.model, LOSS, *batch, CLIP, method=method, chunk=chunk)
 
 
 def layered(case: Case) -> Callable[[], object]:
@@ -295,6 +304,7 @@ def peak(name: str, records: int, method: str, options: argparse.Namespace) -> f
 def peak_here(name: str, records: int, method: str) -> float:
     METHODS[method](made(name, 2))()  # loads what the first call loads
     run = METHODS[method](made(name, records))
+    ctypes.CDLL(None).malloc_trim(0)  # what finding out how many records to take has left
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is what is resident now
     before = high_water()
     run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from fractions import Fraction
 from typing import Any
 
@@ -25,12 +26,24 @@ from hubbub.learning import (
     self_check,
 )
 from hubbub.learning.batches import Batch, batch_of
-from hubbub.learning.clipped_sums import chain_of, loop_parts
+from hubbub.learning.clipped_sums import (
+    _BUDGET,
+    GradientSpace,
+    _affordable,
+    _shaped,
+    chain_of,
+    loop_parts,
+)
 from hubbub.learning.parameters import ParameterLayout, layout_of
 from hubbub.learning.per_record import (
     MARGIN,
+    Part,
+    Positions,
     Rows,
+    Source,
+    Stack,
     clip_factors,
+    formed,
     from_lookups,
     from_positions,
     norms_of,
@@ -689,3 +702,28 @@ def test_the_loop_is_the_gradient_of_a_batch_of_one():
     assert torch.allclose(
         part.gradients[0], torch.outer(residual, torch.tensor([1.0, 2.0]).double())
     )
+
+
+def test_what_a_gradient_is_made_of_goes_before_the_next_gradient_is_made() -> None:
+    left = [torch.ones(2, 3, 4) for _ in range(3)]
+    alive = [weakref.ref(one) for one in left]
+    sources: list[Source] = [(f"{i}", Positions(left=one, right=one)) for i, one in enumerate(left)]
+    left.clear()
+    seen = []
+
+    def shape(source: Source) -> Part:
+        seen.append([ref() is not None for ref in alive])
+        return source[0], formed(source[1])
+
+    parts = _shaped(sources, GradientSpace(shape=shape, slices={}, size=0))
+    assert [name for name, _ in parts] == ["0", "1", "2"]
+    assert seen == [[True, True, True], [False, True, True], [False, False, True]]
+
+
+def test_records_at_once_follow_from_the_most_that_is_held_together() -> None:
+    """1 and then 4 numbers are made, of 8 and of 2: at most 1 + 8 + 2 are held of a record."""
+    parts: list[Part] = [
+        ("a", Stack(gradients=torch.ones(3, 1), scratch=3 * 8)),
+        ("b", Stack(gradients=torch.ones(3, 4), scratch=3 * 2)),
+    ]
+    assert _affordable(parts, 3) == _BUDGET * 3 // (3 * 11)

@@ -28,6 +28,8 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -375,7 +377,7 @@ def affordable(
         raise ModelError(f'expected a model that method="{method}" can take; use method="auto"')
     piece = batch.piece(0, form.first)
     with torch.enable_grad():
-        parts = [space.shape(source) for source in form.parts(piece)]
+        parts = _shaped(form.parts(piece), space)
     products = [part.right.shape[1] for _, part in parts if isinstance(part, Products)]
     return min(_affordable(parts, piece.size), form.most), max(products, default=1)
 
@@ -399,8 +401,7 @@ def _summed(
         # projection, the norm and the sum, is whole (docs/privacy.md P14).
         with modes_kept() if form.writes else nullcontext():
             sources = form.parts(piece)
-        parts = [space.shape(source) for source in sources]
-        del sources
+        parts = _shaped(sources, space)
         kept = counted[start : start + piece.size]
         count += _add(vector, filled, parts, space, clip, kept)
         start += piece.size
@@ -411,9 +412,18 @@ def _summed(
     return ClippedSum(vector, count)
 
 
+def _shaped(sources: list[Source], space: GradientSpace) -> list[Part]:
+    """What is clipped, of sources that go one by one: none is there beside the next one's part."""
+    sources.reverse()
+    return [space.shape(sources.pop()) for _ in range(len(sources))]
+
+
 def _affordable(parts: list[Part], records: int) -> int:
-    """How many records the budget holds, judged by what the last piece took."""
-    return _within_budget(sum(part.floats() for _, part in parts), records)
+    """How many records the budget holds, judged by the most that the last piece took at once."""
+    made = accumulate(part.floats() for _, part in parts)
+    waiting = [part.scratch if isinstance(part, Stack) else 0 for _, part in parts]
+    beside = reversed([*accumulate(reversed(waiting))])
+    return _within_budget(max(map(add, made, beside), default=0), records)
 
 
 def _within_budget(numbers: int, records: int) -> int:

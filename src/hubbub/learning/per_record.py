@@ -256,15 +256,11 @@ class Stack(_Tensors):
     """One stored gradient per record, (n, ...)."""
 
     gradients: torch.Tensor
-    scratch: int = 0  # numbers held while it was made
+    scratch: int = 0  # numbers that it was made of, which are there until then
 
     def norms(self) -> torch.Tensor:
         """Of each record's stored gradient."""
         return norms_of(self.gradients)
-
-    def floats(self) -> int:
-        """How many numbers this holds."""
-        return super().floats() + self.scratch
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
         """view = kept view + sum_i factors_i gradient_i, in stripes as their norms are made."""
