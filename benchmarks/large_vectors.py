@@ -30,7 +30,7 @@ import json, resource, sys
 from contextlib import nullcontext
 import numpy as np
 import hubbub
-from hubbub import kept_pages
+from hubbub.core import kept_pages
 from hubbub.core.protocol.primitives.randomness import cipher_at
 numbers, silos, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if way == "as the C library":
