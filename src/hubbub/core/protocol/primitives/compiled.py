@@ -22,7 +22,8 @@ class Loops(NamedTuple):
     Args:
         points: from words, layers' widths and inner edges: the points, and the places of those
             that are not under the curve for certain; returns how many these are.
-        rounded: a vector with its noise, in integers; returns whether every number fits.
+        rounded: a vector with so many times its noise, in residues; returns whether every number
+            fits.
     """
 
     points: Callable[..., int]
@@ -52,12 +53,14 @@ def _points(words: Any, scale: Any, inner: Any, out: Any, places: Any) -> int:
     return count
 
 
-def _rounded(vector: Any, grid_step: float, noise: Any, largest: float, out: Any) -> bool:
+def _rounded(
+    vector: Any, grid_step: float, noise: Any, sigma: float, largest: float, out: Any
+) -> bool:
     """P5, P6: the noise joins the fraction of each number, its integer part joins in integers."""
     fits = True
     for i in range(vector.size):
         steps = vector[i] / grid_step
         whole = np.floor(steps)
         fits &= -largest < steps < largest
-        out[i] = np.int64(np.rint(noise[i] + (steps - whole))) + np.int64(whole)
+        out[i] = np.int64(np.rint(noise[i] * sigma + (steps - whole))) + np.int64(whole)
     return fits

@@ -221,15 +221,14 @@ def add_noise_and_round(
         raise StudyError(
             f"expected noise of 0 to 2^50 grid steps, got {sigma_grid!r}; check the plan"
         )
-    out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
+    out, room = np.empty(vector.size, ring.residue_type(word_bits)), _Room.of(vector.size)
     for part in _chunks(vector.size):
         here = room.first(part.stop - part.start)
         if sigma_grid > 0:
             _fill(source, here, here.normal)
-            here.normal[...] *= sigma_grid
         else:
             here.normal.fill(0)
-        out[part] = _rounded(vector[part], grid_step, here)
+        _round(vector[part], grid_step, sigma_grid, here, out[part])
     return out
 
 
@@ -245,21 +244,21 @@ def add_and_round(
     Raises:
         DataError: as for `add_noise_and_round`.
     """
-    out, room = ring.zeros(vector.size, word_bits), _Room.of(vector.size)
+    out, room = np.empty(vector.size, ring.residue_type(word_bits)), _Room.of(vector.size)
     for part in _chunks(vector.size):
         here = room.first(part.stop - part.start)
         np.copyto(here.normal, noise[part])
-        out[part] = _rounded(vector[part], grid_step, here)
+        _round(vector[part], grid_step, 1.0, here, out[part])
     return out
 
 
-def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
+def _round(vector: Array, grid_step: float, sigma: float, room: _Room, out: ring.Residues) -> None:
     """One chunk: the noise joins the fractions, then the integer parts join in integers."""
     words, total, whole, value, loops = room
     if loops is not None:
-        if not loops.rounded(vector, grid_step, value, _LARGEST, total):
+        if not loops.rounded(vector, grid_step, value, sigma, _LARGEST, out):
             raise DataError(_TOO_LARGE)
-        return total
+        return
     steps = np.divide(vector, grid_step, out=words.view(np.float64))
     # What int64 cannot hold would leave as a constant, without noise. NaN is the minimum and the
     # maximum of whatever holds it, and fails every comparison.
@@ -267,14 +266,14 @@ def _rounded(vector: Array, grid_step: float, room: _Room) -> NDArray[np.int64]:
         raise DataError(_TOO_LARGE)
     # P6: beside a large integer part a float64 would have fewer bits for the noise.
     np.floor(steps, out=whole)
+    value *= sigma
     value += np.subtract(steps, whole, out=steps)
     # P5: rounding after the noise is free. Before it, a record could move every number by a further
     # grid step.
     np.copyto(total, np.rint(value, out=value), casting="unsafe")
     integers = words.view(np.int64)
     np.copyto(integers, whole, casting="unsafe")
-    total += integers
-    return total
+    np.add(total, integers, out=out, casting="unsafe")
 
 
 def _chunks(size: int) -> Iterator[slice]:
