@@ -25,7 +25,10 @@ from hubbub.core.planning.query import GivenSum
 from hubbub.core.protocol.agreement import masks as mask_graph
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Frame
+from hubbub.core.protocol.round.masking import Attempt
+from hubbub.core.protocol.round.noise_share import noise_share_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
 from hubbub.core.session import in_process, secure_sums
@@ -460,3 +463,24 @@ def test_one_masked_vector_lies_at_the_aggregator_while_the_next_is_made(monkeyp
     monkeypatch.setattr(SiloParty, "_answer", kept)
     hubbub.secure_sum(integers(6, 32))
     assert most == [0] * 6
+
+
+def test_whole_numbers_of_64_bits_become_residues_where_they_lie() -> None:
+    """A copy of them would lie beside each frame of a silo."""
+    numbers = RoundParameters(
+        dimension=3,
+        parameters=0,
+        silos=2,
+        quorum=2,
+        steps=1,
+        word_bits=64,
+        grid_step=1.0,
+        sigma_grid=0.0,
+        sample_rate=1.0,
+        nodes=0,
+    )
+    attempt = Attempt(round=1, attempt=0, model=bytes(32), active=frozenset({1, 2}), parameters=[])
+    total = np.array([5, -1, 0])
+    residues = noise_share_of(numbers).added(total, attempt, SecureSource())
+    assert np.shares_memory(residues, total)
+    assert residues.tolist() == [5, 2**64 - 1, 0]

@@ -25,4 +25,7 @@ class LocalTask(Protocol):
         """The most records that the silo may hold; public, and at least `count` (P19)."""
 
     def clipped_sum(self, parameters: Parameters, rows: Rows) -> Array:
-        """Sum over the rows' records of gradients clipped to norm C (docs/privacy.md P14)."""
+        """Sum over the rows' records of gradients clipped to norm C (docs/privacy.md P14).
+
+        The round writes to it: it is an array that nobody else has.
+        """
