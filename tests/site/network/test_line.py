@@ -461,6 +461,34 @@ def test_a_process_that_stood_still_gives_others_the_time_that_they_had(
     carrier._line.stop()
 
 
+def test_a_process_that_stood_still_blames_nobody_where_one_answer_was_there(
+    own: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bob's comes a second after it goes on and takes that of Ann."""
+
+    class Frozen(Clock):
+        at = 0.0
+
+        def now(self) -> float:
+            return self.at
+
+        def take(self, items: Any, seconds: float) -> Any:
+            self.at += max(seconds, 0.0) if self.at else 100.0
+            if self.at > 100.5:
+                return "bob", b"there"
+            if waiting:
+                return waiting.pop(), b"there"
+            raise queue.Empty
+
+    waiting = ["ann"]
+    carrier = Carrier(own.relay, own.keys["aggregator"], own.roster, lambda *_: None, Frozen())
+    monkeypatch.setattr(carrier._line, "send", lambda *_: None)
+    monkeypatch.setattr(carrier._line, "settle", lambda *_: None)
+    heard = list(carrier.phase("model", {"ann": b"a", "bob": b"b"}, 60.0))
+    assert heard == [("ann", b"there"), ("bob", b"there")]
+    carrier._line.stop()
+
+
 # A request that was answered -------------------------------------------------------------------
 
 

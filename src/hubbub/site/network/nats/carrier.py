@@ -123,30 +123,32 @@ class Carrier:
                 try:
                     party, answer = self._clock.take(arrived, min(wait, _LOOK))
                 except queue.Empty:
-                    for party in self._overdue(waiting, began):
+                    self._allow_for_pause(waiting, began)
+                    now = self._clock.now()
+                    for party in sorted(p for p, asked in waiting.items() if asked.end <= now):
                         self._settle(party, waiting.pop(party))
                         here = bool(self._line.why)
                         yield party, Missing(why=self._line.missing(party), here=here)
                 else:
+                    self._allow_for_pause(waiting, began)
                     if waiting.pop(party, None) is not None:
                         yield party, answer
         finally:
             for party, asked in every.items():
                 self._settle(party, asked)
 
-    def _overdue(self, waiting: Mapping[str, Asked], began: float) -> list[str]:
-        """Who has not answered in time; while this process stood still nobody could.
+    def _allow_for_pause(self, waiting: Mapping[str, Asked], began: float) -> None:
+        """Give parties longer where this process stood still, as nobody could answer meanwhile.
 
         Args:
             waiting: what parties are asked.
             began: when a look began that was to take `_LOOK` at most.
         """
-        now = self._clock.now()
-        if now > began + _LOOK + _STOPPED:
+        took = self._clock.now() - began
+        if took > _LOOK + _STOPPED:
             with self._lock:
                 for asked in waiting.values():
-                    asked.end += now - began
-        return sorted(party for party, asked in waiting.items() if asked.end <= now)
+                    asked.end += took
 
     def _queue(self, party: str, asked: Asked) -> None:
         """Ask a party once its turn comes."""
