@@ -88,6 +88,21 @@ def test_amounts_that_are_nearly_all_in_one_bin_have_no_mean():
     assert found["calibration_gap"].value == pytest.approx(gap, abs=0.1)
 
 
+def test_amounts_or_predictions_that_many_share_have_no_mean():
+    """Its bin may stand for another value, which moves a mean as many times as it is there."""
+    rng = np.random.default_rng(4)
+    bins = noisy_table.of_amounts(0, 100, 16)
+    kind, spread = Amounts(bins=bins, seen=bins), rng.normal(0, 9, (2, 5000))
+    foretold = np.where(rng.random(5000) < 0.5, 41.0, 63.0)
+    some = np.clip(30 + spread[0], 0, 100)
+    zeros = np.where(rng.random(5000) < 0.4, 0.0, some / 0.6 + spread[1])
+    for predicted, came in ((foretold, foretold + spread[0]), (some, zeros)):
+        found, *_ = _told(kind, predicted, came)
+        assert found.keys() == {"c_index"}
+    found, *_ = _told(kind, 50 + spread[0], 50 + spread[0] + spread[1])
+    assert found["calibration_gap"].low < 0 < found["calibration_gap"].high
+
+
 def test_few_bins_of_a_learned_logarithm_change_its_scores_little():
     """Equal widths would put two thirds of these amounts into one bin of six."""
     rng = np.random.default_rng(4)

@@ -28,7 +28,7 @@ _INTERVALS = (
     "One noisy sum compared the published model's predictions with the outcomes. Every "
     "interval covers both the sampling of people and the added noise. Predictions and amounts "
     "were first put into public bins; beyond the public bounds they count in the outermost. "
-    "Where one wide bin has most of the amounts, no error, gap or slope is told. "
+    "Where one wide bin has most amounts, or many share a value, no error, gap or slope is told. "
     "A c-index compares only records in different bins of the outcome."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least

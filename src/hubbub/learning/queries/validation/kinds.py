@@ -43,6 +43,7 @@ _WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
 _MOST_STEPS = 50  # of Newton's, for the slope
 _FLAT, _CLEAR = 1e-9, 3.0  # of the information: none, and how far it must stand above its noise
 _COARSE = 0.5  # spreads of what came that a bin is wide, times its share of records
+_HEAPED = 0.125  # of an interval of the gap, that records on one value of a bin may move it
 _MOST_GROUPS = 64  # of neighbouring bins of risk whose pairs are counted
 
 
@@ -485,7 +486,7 @@ class Amounts(Kind):
         )
         if mae.value <= 0:  # noise has left nothing of it
             mae = UNKNOWN
-        if self._is_coarse(table, rmse_of_null):
+        if self._is_coarse(table, rmse_of_null, gap):
             gap = slope = mae = rmse = r_squared = UNKNOWN
         return ValidationScores(
             score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
@@ -498,11 +499,22 @@ class Amounts(Kind):
             calibration=_observed(table, self.bins, y, (float(y[0]), float(y[-1]))),
         )
 
-    def _is_coarse(self, table: NoisyTable, spread: float) -> bool:
-        """Whether one bin is so wide, and has so many, that where they lie in it moves a mean."""
-        sides = [(1, self.bins), *([] if self.counts else [(0, self.seen)])]
-        most = _COARSE * spread * table.records
-        return any((table.counts.sum(axis=side) * bins.widths).max() > most for side, bins in sides)
+    def _is_coarse(self, table: NoisyTable, spread: float, gap: ScoreInterval) -> bool:
+        """Whether where records lie in their bin moves a mean: many in a wide one, or on one value.
+
+        Zeros, or predictions of few values, fill a bin beyond three times those beside it. How far
+        they may be from what it stands for is held against how far the gap is known.
+        """
+        most, far = _COARSE * spread * table.records, _HEAPED * (gap.high - gap.low) * table.records
+        for side, bins in [(1, self.bins), *([] if self.counts else [(0, self.seen)])]:
+            counts, widths = table.counts.sum(axis=side), bins.widths
+            some = np.maximum(counts, 0.0)
+            beside = np.convolve(some, [3.0, 0.0, 3.0], mode="same")
+            noise = 19.0 * table.counts.shape[side] * table.sigma**2
+            heaped = counts - beside - _CLEAR * np.sqrt(noise + some + 3.0 * beside)
+            if (counts * widths).max() > most or (heaped * widths).max() > far:
+                return True
+        return False
 
     def _deviance(self, table: NoisyTable) -> ValidationScore | None:
         """How much of the null model's Poisson deviance the model explains."""
