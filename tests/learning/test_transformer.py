@@ -16,14 +16,18 @@ import torch
 from experiments.datasets import spam
 from experiments.datasets.spam_mails import token_ids
 from torch import nn
+from torch.func import functional_call
 
 from hubbub import Study, run
 from hubbub.core.errors import DataError, ModelError
 from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
+from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import clipped_sum
 from hubbub.learning.frozen import features_by
+from hubbub.learning.parameters import layout_of
 from hubbub.learning.torch_settings import as_traced
+from hubbub.learning.vmapped import vmapped_losses
 
 LENGTH, VOCABULARY, WIDTH = 24, 256, 8
 MAILS = 200  # of each silo
@@ -240,6 +244,85 @@ def test_a_branch_that_libraries_leave_out_of_graphs_costs_no_loop():
     assert not torch.jit.is_tracing()
 
 
+class Doubled(nn.Module):
+    """Calls a layer with weights of its own making, which torch refuses where it traces."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(5, 3), nn.Parameter(torch.ones(3, 1))
+
+    def forward(self, x):
+        weights = {"weight": self.layer.weight * self.scale, "bias": self.layer.bias}
+        return functional_call(self.layer, weights, (x,))
+
+
+class Ceiling(nn.Module):
+    """Takes sizes for tensors where it is traced, as MobileViT does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        rows = torch.ceil(len(x) / 2) if torch.jit.is_tracing() else -(-len(x) // 2)
+        return self.layer(x) * rows
+
+
+@pytest.mark.parametrize("kind", [Doubled, Ceiling])
+def test_what_cannot_be_traced_costs_no_loop_either(kind):
+    model, x = kind(), torch.randn(6, 5)
+    loss, targets = nn.CrossEntropyLoss(reduction="none"), torch.arange(6) % 3
+    together, alone = (
+        clipped_sum(model, loss, x, targets, 0.1, method=method) for method in ("vmap", "loop")
+    )
+    assert torch.allclose(together.vector, alone.vector, rtol=0, atol=1e-6)
+    batch = batch_of(x, targets)
+    outputs, _ = vmapped_losses(model, loss, layout_of(model), batch)
+    assert torch.allclose(outputs, torch.cat([model(one) for one in x.split(1)]))
+    assert features_by(model.eval(), x, {}).any(axis=1).all()
+
+
+class Picking(nn.Module):
+    """Raises at some records, but not where it is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 3)
+
+    def forward(self, x):
+        places = x[:, :1].long()
+        return self.layer(x.gather(1, places.clamp(0, 4) if torch.jit.is_tracing() else places))
+
+
+def test_p14_no_record_has_the_others_go_another_way():
+    x = torch.zeros(6, 5)
+    x[2, 0] = 99
+    loss = nn.CrossEntropyLoss(reduction="none")
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        clipped_sum(Picking(), loss, x, torch.arange(6) % 3, 0.1, method="vmap")
+
+
+def test_evaluation_goes_the_way_of_a_graph_too():
+    model, ids = Masked(), torch.randint(1, 16, (6, 5))
+    ids[::2, 3:] = 0
+    batch = batch_of(ids, torch.arange(6) % 3)
+    loss = nn.CrossEntropyLoss(reduction="none")
+    outputs, _ = vmapped_losses(model, loss, layout_of(model), batch)
+    assert torch.allclose(outputs, model(ids), atol=1e-6)
+
+
+class Asking(nn.Module):
+    """May be scripted: what asks torch is compiled with it."""
+
+    def forward(self, x):
+        return -x if torch.jit.is_tracing() else x
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_module_that_asks_can_be_scripted():
+    assert torch.jit.script(Asking())(torch.ones(1)) == 1
+
+
 def test_only_the_thread_that_traces_is_told_so():
     with as_traced(), ThreadPoolExecutor(1) as pool:
         assert torch.jit.is_tracing()
@@ -274,6 +357,27 @@ class Windowed(nn.Module):
             *(one.flatten(0, 1) for one in (q, k, v)), attn_mask=self.bias
         )
         return out.reshape(len(x), -1)[:, :3]
+
+
+class OneQuery(nn.Module):
+    """Attention of one query to several windows, each with a bias of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.bias = nn.Linear(4, 3), nn.Parameter(torch.randn(2, 1, 3, 3))
+
+    def forward(self, x):
+        q = self.into(x.view(1, 1, 3, 4))
+        k = q.expand(2, -1, -1, -1)
+        out = nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=self.bias)
+        return out.reshape(len(x), -1)[:, :3]
+
+
+def test_windows_may_have_masks_of_their_own_and_one_query():
+    given = OneQuery(), nn.CrossEntropyLoss(reduction="none"), torch.randn(5, 12)
+    given = *given, torch.arange(5) % 3, 0.1
+    together, alone = (clipped_sum(*given, method=method) for method in ("vmap", "loop"))
+    assert torch.allclose(together.vector, alone.vector, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dims", [0, 1, 2])

@@ -64,7 +64,7 @@ from hubbub.learning.per_record import (
 from hubbub.learning.scoring import ROW_LOSSES
 from hubbub.learning.sites import Site, linear_on, reached, site_parts
 from hubbub.learning.study.training import PRECISIONS
-from hubbub.learning.torch_settings import as_stored, modes_kept
+from hubbub.learning.torch_settings import Traced, as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 # Losses that give one value per row and know no parameter, with reduction="none".
@@ -346,7 +346,7 @@ def _form(
     direct = likely_direct(model, layout)
     copied = sum(layout.parameters[key].numel() for key in direct)
     first = max(1, min(_FIRST, _BUDGET // max(1, copied)))
-    parts = partial(vmapped_parts, model, loss, layout, direct=direct)
+    parts = partial(vmapped_parts, Traced(model), loss, layout, direct=direct)
     return Form(parts=parts, first=first, most=_BUDGET, writes=writes)
 
 

@@ -19,7 +19,7 @@ import hmac
 import io
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -137,16 +137,24 @@ def features_by(
     How many records of a shape the module takes `at_once` is written there where it is not known.
     """
     zeros = torch.zeros(1, *records.shape[1:])
-    watch = RaisingOperations(zeros.device).following(zeros)
-    with state_unchanged(module), watch, as_traced():
-        made_up, raised = attempted(lambda: module(zeros).flatten(1))
+
+    def tried() -> tuple[torch.Tensor, str]:
+        watch = RaisingOperations(zeros.device).following(zeros)
+        with state_unchanged(module), watch, way():
+            return attempted(lambda: module(zeros).flatten(1))
+
+    way: Way = as_traced
+    made_up, raised = tried()
+    if raised:  # not every module can be traced
+        way = nullcontext
+        made_up, raised = tried()
     if raised:
         raise DataError(
             f"expected model.frozen to take records of shape {tuple(records.shape[1:])}, "
             f"found that it raised {raised} on zeros; correct the data, such as the "
             "channels and the size of images, or name other weights"
         )
-    taken = partial(_taken, module, ModelState(module), made_up.shape)
+    taken = partial(_taken, module, ModelState(module), way, made_up.shape)
     at_once = {} if at_once is None else at_once
     if zeros.shape not in at_once:
         at_once[zeros.shape] = _rows_at_once(taken, zeros)
@@ -158,12 +166,17 @@ def features_by(
     return features
 
 
+Way = Callable[[], AbstractContextManager[None]]  # how a module is asked: see `as_traced`
 # A batch's features; None where the module raises or changes itself.
 Taken = Callable[[torch.Tensor], NDArray[np.float32] | None]
 
 
 def _taken(
-    module: nn.Module, state: ModelState, one: tuple[int, ...], batch: torch.Tensor
+    module: nn.Module,
+    state: ModelState,
+    way: Way,
+    one: tuple[int, ...],
+    batch: torch.Tensor,
 ) -> NDArray[np.float32] | None:
     """The features of a batch, of each record those of that shape.
 
@@ -171,7 +184,7 @@ def _taken(
     """
     shape, rows = (len(batch) * one[0], one[1]), None
     told = suppress(HubbubError)  # whatever it says would tell of a record
-    with told, seeded(_SEED, batch.device), attributes_restored(module), as_traced():
+    with told, seeded(_SEED, batch.device), attributes_restored(module), way():
         given = batch.clone()  # into which it may write
         rows, _ = attempted(lambda: module(given).float().reshape(shape).numpy())
     return None if state.put_back() or rows is None else rows[: len(batch)]

@@ -443,7 +443,16 @@ def threads_for(parameters: int) -> Iterator[None]:
 # Libraries ask this before they look at a value to choose a shorter way, as transformers does where
 # a mask may hide nothing. It is asked for one thread, whatever other threads do meanwhile.
 _TRACED, _is_tracing = threading.local(), torch.jit.is_tracing
-vars(torch.jit)["is_tracing"] = lambda: getattr(_TRACED, "here", False) or _is_tracing()
+
+
+def _is_traced() -> bool:
+    """In torch's place, also in modules that are scripted, which cannot take what comes last."""
+    if torch.jit.is_scripting():
+        return False
+    return getattr(_TRACED, "here", False) or _is_tracing()
+
+
+vars(torch.jit)["is_tracing"] = _is_traced
 
 
 @contextmanager
@@ -457,16 +466,25 @@ def as_traced() -> Iterator[None]:
 
 
 class Traced(nn.Module):
-    """A model that goes that way."""
+    """A model that goes that way once vmap has refused what it does otherwise.
+
+    Not before: what is traced may do without torch's `functional_call`, or sizes that are numbers.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.is_told = model, False
 
     def forward(self, *inputs: Any) -> Any:
         """As the model's."""
-        with as_traced():
+        with as_traced() if self.is_told else nullcontext():
             return self.model(*inputs)
+
+    def turns(self, error: RuntimeError) -> bool:
+        """Whether it goes another way after this error: vmap refuses whatever the values are."""
+        turned = not self.is_told and "vmap: " in str(error)
+        self.is_told |= turned
+        return turned
 
 
 def is_on(model: nn.Module, device: torch.device) -> bool:

@@ -164,8 +164,10 @@ def _attention(
         output = attend(*(values.flatten(0, 1) for values in records))
         return output.unflatten(0, (len(records[0]), -1))
 
-    if attn_mask is not None and query.dim() == 4:  # one for all windows, say a learned bias
-        attn_mask = attn_mask[(None,) * (4 - attn_mask.dim())].expand(len(query), -1, -1, -1)
+    dims = 0 if attn_mask is None else attn_mask.dim()
+    one_for_all = dims in (2, 3) or (dims == 4 and len(attn_mask) == 1)  # say a learned bias
+    if query.dim() == 4 and one_for_all:
+        attn_mask = attn_mask[(None,) * (4 - dims)].expand(len(query), -1, -1, -1)
     values = [query, key, value] + ([] if attn_mask is None else [attn_mask])
     shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
     if shaped and dropout_p == 0 and any(map(is_batchedtensor, values)):
@@ -438,7 +440,7 @@ def likely_direct(model: nn.Module, layout: ParameterLayout) -> set[str]:
 
 
 def vmapped_parts(
-    model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch, direct: set[str]
+    model: Traced, loss: Loss, layout: ParameterLayout, batch: Batch, direct: set[str]
 ) -> list[Source]:
     """Per-record gradients of `batch`; adds to `direct` what it finds to need a copy per record."""
     while True:
@@ -449,7 +451,12 @@ def vmapped_parts(
             name: original.expand(batch.size, *original.shape).requires_grad_()
             for name, original in originals.items()
         }
-        losses = _losses(model, loss, batch, tape, copies)
+        try:
+            losses = _losses(model, loss, batch, tape, copies)
+        except RuntimeError as error:
+            if model.turns(error):
+                continue
+            raise
         escaped = tape.escaped | {layout.names[i] for i in reached(losses) & set(layout.names)}
         if not escaped:
             return _parts(losses, tape, copies)
@@ -459,17 +466,16 @@ def vmapped_parts(
 
 
 def _losses(
-    model: nn.Module, loss: Loss, batch: Batch, tape: Tape, copies: dict[str, torch.Tensor]
+    model: Traced, loss: Loss, batch: Batch, tape: Tape, copies: dict[str, torch.Tensor]
 ) -> torch.Tensor:
     """The loss of every record, (n,), with its graph."""
-    traced = Traced(model)  # one record's way is all records' way
     copies = {f"model.{name}": copy for name, copy in copies.items()}
 
     def one(
         own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: Tensors
     ) -> torch.Tensor:
         inputs = tuple(x.unsqueeze(0) for x in xs)
-        outputs = functional_call(traced, own, inputs) if own else traced(*inputs)
+        outputs = functional_call(model, own, inputs) if own else model(*inputs)
         return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
     with _Intercept(tape):
@@ -487,11 +493,19 @@ def vmapped_losses(
         record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
-    with _Intercept(tape):
-        outputs_and_losses: tuple[torch.Tensor, torch.Tensor] = vmap(one, randomness="different")(
-            batch.inputs, batch.targets
-        )
-    return outputs_and_losses
+    def all_records() -> tuple[torch.Tensor, torch.Tensor]:
+        with _Intercept(tape):
+            found: tuple[torch.Tensor, torch.Tensor] = vmap(one, randomness="different")(
+                batch.inputs, batch.targets
+            )
+        return found
+
+    try:
+        return all_records()
+    except RuntimeError as error:
+        if not traced.turns(error):
+            raise
+    return all_records()
 
 
 def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Source]:
