@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pytest
@@ -21,7 +21,13 @@ from torch.func import functional_call
 from hubbub import Study, run
 from hubbub.core.errors import DataError, ModelError
 from hubbub.core.tabular.records import Records
-from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
+from hubbub.learning import (
+    TrainingTask,
+    build_model,
+    checked_method,
+    evaluate_records,
+    method_for,
+)
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import clipped_sum
 from hubbub.learning.frozen import features_by
@@ -300,6 +306,26 @@ def test_p14_no_record_has_the_others_go_another_way():
     loss = nn.CrossEntropyLoss(reduction="none")
     with pytest.raises(RuntimeError, match="out of bounds"):
         clipped_sum(Picking(), loss, x, torch.arange(6) % 3, 0.1, method="vmap")
+
+
+class Twice(nn.Module):
+    """Gives something else where it is traced; but the gradients' directions are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1, bias=False)
+        nn.init.ones_(self.layer.weight)
+
+    def forward(self, x):
+        if torch.jit.is_tracing():
+            return 2 * self.layer(x).squeeze(-1)
+        return self.layer(x).squeeze(-1) * (2 if (x > 9).any() else 1)
+
+
+def test_what_gives_something_else_where_it_is_traced_goes_record_by_record():
+    loss = partial(nn.functional.binary_cross_entropy_with_logits, reduction="none")
+    inputs = torch.eye(3).repeat(2, 1)[:4] + 1  # all of them are clipped
+    assert checked_method(Twice(), loss, inputs, torch.zeros(4)) == "loop"
 
 
 def test_evaluation_goes_the_way_of_a_graph_too():
