@@ -29,7 +29,8 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Answer, Iterated, OneSum
-from hubbub.estimation.survival import Survival, SurvivalCourse
+from hubbub.estimation.survival import Survival
+from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.testing.laws import too_often
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))

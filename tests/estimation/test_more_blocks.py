@@ -22,7 +22,8 @@ from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Answer, OneSum, in_own_groups
-from hubbub.estimation.survival import Survival, SurvivalCourse
+from hubbub.estimation.survival import Survival
+from hubbub.estimation.survival_course import SurvivalCourse
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))

@@ -11,7 +11,8 @@ from estimation.often import hold_as_often
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.estimation.survival import Survival, SurvivalCourse
+from hubbub.estimation.survival import Survival
+from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.testing.laws import too_often
 
 TIME, BLOOD = (

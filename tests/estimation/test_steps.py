@@ -13,7 +13,8 @@ from hubbub.core.tabular.levels import Levels
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer, OneSum
-from hubbub.estimation.survival import Survival, SurvivalCourse, log_rank
+from hubbub.estimation.survival import Survival, log_rank
+from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.testing.laws import too_often
 
 WEEKS = 84 / 30.4375  # twelve of them, in months

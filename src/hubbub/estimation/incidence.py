@@ -25,7 +25,7 @@ from hubbub.estimation.risk_sets import OnRiskSets, RiskSets, rising, rising_lim
 from hubbub.estimation.stacking import Margins
 from hubbub.estimation.statistic import Answer, Curve, Estimate, Expectation, NoisyTest, group_names
 from hubbub.estimation.statistic_keys import StatisticKeys
-from hubbub.estimation.survival import SurvivalCourse
+from hubbub.estimation.survival_course import SurvivalCourse
 
 # Gray's test that groups have the same incidence of one kind of event (Gray 1988, weight 1).
 #
