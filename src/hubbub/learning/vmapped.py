@@ -80,6 +80,11 @@ class Tape:
         self._layout = layout
         self._free = set(layout.parameters) - direct
 
+    def forget(self) -> None:
+        """The forward begins anew."""
+        self.sites.clear()
+        self.escaped.clear()
+
     def claim(self, *parameters: torch.Tensor | None) -> list[str | None] | None:
         """The names of a layer's parameters for one site, or None if they cannot have it."""
         if not all(p is None or isinstance(p, nn.Parameter) for p in parameters):
@@ -451,12 +456,7 @@ def vmapped_parts(
             name: original.expand(batch.size, *original.shape).requires_grad_()
             for name, original in originals.items()
         }
-        try:
-            losses = _losses(model, loss, batch, tape, copies)
-        except RuntimeError as error:
-            if model.turns(error):
-                continue
-            raise
+        losses = _losses(model, loss, batch, tape, copies)
         escaped = tape.escaped | {layout.names[i] for i in reached(losses) & set(layout.names)}
         if not escaped:
             return _parts(losses, tape, copies)
@@ -478,8 +478,8 @@ def _losses(
         outputs = functional_call(model, own, inputs) if own else model(*inputs)
         return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
-    with _Intercept(tape):
-        return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
+    losses: torch.Tensor = _on_every(model, tape, one, copies, batch.inputs, batch.targets)
+    return losses
 
 
 def vmapped_losses(
@@ -493,19 +493,20 @@ def vmapped_losses(
         record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
-    def all_records() -> tuple[torch.Tensor, torch.Tensor]:
-        with _Intercept(tape):
-            found: tuple[torch.Tensor, torch.Tensor] = vmap(one, randomness="different")(
-                batch.inputs, batch.targets
-            )
-        return found
+    outputs, losses = _on_every(traced, tape, one, batch.inputs, batch.targets)
+    return outputs, losses
 
+
+def _on_every(model: Traced, tape: Tape, one: Callable[..., Any], *given: Any) -> Any:
+    """What `one` makes of every record, or does once the model goes its other way."""
     try:
-        return all_records()
+        with _Intercept(tape):
+            return vmap(one, randomness="different")(*given)
     except RuntimeError as error:
-        if not traced.turns(error):
+        if not model.turns(error):
             raise
-    return all_records()
+    tape.forget()
+    return _on_every(model, tape, one, *given)
 
 
 def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Source]:
