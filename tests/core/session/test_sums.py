@@ -7,6 +7,7 @@ have a false-alarm rate of 1e-9 per comparison, and reject scales of 2/3 and 3/2
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import sqrt
@@ -35,6 +36,7 @@ from hubbub.core.session import in_process, secure_sums
 from hubbub.core.session.in_process import federate
 from hubbub.core.session.offer import Layout, round_parameters_of
 from hubbub.core.session.party import SiloParty
+from protocol.parties import world
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))
@@ -467,18 +469,7 @@ def test_one_masked_vector_lies_at_the_aggregator_while_the_next_is_made(monkeyp
 
 def test_whole_numbers_of_64_bits_become_residues_where_they_lie() -> None:
     """A copy of them would lie beside each frame of a silo."""
-    numbers = RoundParameters(
-        dimension=3,
-        parameters=0,
-        silos=2,
-        quorum=2,
-        steps=1,
-        word_bits=64,
-        grid_step=1.0,
-        sigma_grid=0.0,
-        sample_rate=1.0,
-        nodes=0,
-    )
+    numbers = replace(world(2, 0).round_parameters, word_bits=64, sigma_grid=0.0)
     attempt = Attempt(round=1, attempt=0, model=bytes(32), active=frozenset({1, 2}), parameters=[])
     total = np.array([5, -1, 0])
     residues = noise_share_of(numbers).added(total, attempt, SecureSource())

@@ -39,9 +39,10 @@ def zeros(dimension: int, word_bits: int) -> Residues:
 
 
 def to_residues(integers: NDArray[np.int64], word_bits: int) -> Residues:
-    """Integers modulo 2^word_bits."""
+    """Integers modulo 2^word_bits; of 64 bits they are the integers' own memory."""
     # The conversion keeps the low bits, which is the reduction of P7.
-    return integers.astype(residue_type(word_bits))
+    kind = residue_type(word_bits)
+    return integers.view(kind) if word_bits == 64 else integers.astype(kind)
 
 
 def to_integers(residues: Residues) -> NDArray[np.int64]:

@@ -48,10 +48,7 @@ class IndependentShare:
         numbers = self._round_parameters
         # A plain secure sum: whole numbers on a grid of step 1, which float64 would round.
         if numbers.sigma_grid == 0 and total.dtype == np.int64:
-            whole = total.astype(np.int64, copy=False)
-            if numbers.word_bits == 64:  # the sum is the round's own, and becomes the residues
-                return whole.view(np.uint64)
-            return ring.to_residues(whole, numbers.word_bits)
+            return ring.to_residues(total.astype(np.int64, copy=False), numbers.word_bits)
         # P3: pairwise masks open this sum for the set that this very MODEL names alone. With nodes,
         # which may open it for fewer, shares are the same in every attempt.
         sigma = numbers.share_sigma_grid(len(attempt.active))
