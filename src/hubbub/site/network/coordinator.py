@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -21,14 +20,13 @@ from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.planning.query import Parameters
 from hubbub.core.planning.study_plan import main_of
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.message_sizes import SESSION_BYTES
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.core.runs.federated import SessionPlan
 from hubbub.core.session.ask import LEFT_OUT, Absent, AbsentError, Answer, Call
 from hubbub.core.session.joint_batches import joint_batches
 from hubbub.core.session.offer import OWN, SessionOffer, check_apart, layout_of
 from hubbub.core.session.rounds import Rounds
-from hubbub.core.session.setup import SetUp
+from hubbub.core.session.setup import SetUp, new_session
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.records import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
@@ -236,7 +234,7 @@ class StudyClosing:
             left = {index: where for index, where in left.items() if index not in parts}
         heard = {*parts}
         if alone := {*others, *left} - heard:
-            session = os.urandom(SESSION_BYTES)  # nobody knows it: none is asked for its part
+            session = new_session()  # nobody knows it: none is asked for its part
             frame = self._frame(keys, session, Tag.CLOSE, listed)
             heard |= self.requests.tell_end(frame, session, alone)
         parties = enumerate(self.requests.roster.parties[1:], 1)
