@@ -42,7 +42,7 @@ from hubbub.desk.drafting.column_meaning import (
 from hubbub.desk.drafting.raw_table import Fault, RawTable
 from hubbub.desk.drafting.survey import Answers, Survey, target_tiers
 from hubbub.desk.drafting.target_draft import TargetDraft, learned
-from hubbub.estimation.synthesis.synthetic_keys import RowRules
+from hubbub.estimation.row_rules import RowRules
 from hubbub.learning.study.training import UsualTraining, squared_length, usual_training
 
 EPSILON = 1.0  # of a draft

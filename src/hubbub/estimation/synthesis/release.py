@@ -19,6 +19,7 @@ from hubbub.core.number_format import offered
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Array, Levels
 from hubbub.estimation.data_frame import data_frame
+from hubbub.estimation.row_rules import RowRules
 from hubbub.estimation.synthesis import components
 from hubbub.estimation.synthesis.components import (
     Coefficient,
@@ -38,7 +39,6 @@ from hubbub.estimation.synthesis.entropy_model import (
     choose,
     fitted,
 )
-from hubbub.estimation.synthesis.synthetic_keys import RowRules
 
 REFITS = 20
 MOST_UNASKED = 1_000_000  # records, as many as a study may ask for

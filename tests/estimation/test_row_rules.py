@@ -11,9 +11,10 @@ import pytest
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.study_draft import likely_rules
+from hubbub.estimation.row_rules import RowRules
 from hubbub.estimation.synthesis.design import Design
 from hubbub.estimation.synthesis.release import SyntheticData, example, released
-from hubbub.estimation.synthesis.synthetic_keys import RowRules, synthesis_from
+from hubbub.estimation.synthesis.synthetic_keys import synthesis_from
 
 FLAG = ("0", "1")
 COLUMNS = {
