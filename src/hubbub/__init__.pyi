@@ -12,9 +12,10 @@ from .core.privacy.dominating_pairs import (
 )
 from .core.privacy.events import (
     JointBatches as JointBatches,
-    ProjectedStep as ProjectedStep,
 )
-from .core.privacy.projected_step import (
+from .core.privacy.projected_questions import (
+    ProjectedStep as ProjectedStep,
+    projected_epsilon as projected_epsilon,
     projection_bound as projection_bound,
 )
 from .core.privacy.questions import (
@@ -27,7 +28,6 @@ from .core.privacy.questions import (
 from .core.privacy.questions import (
     composed_epsilon as composed_epsilon,
     malicious_epsilon as malicious_epsilon,
-    projected_epsilon as projected_epsilon,
 )
 from .core.privacy.tradeoff import (
     TradeOff as TradeOff,

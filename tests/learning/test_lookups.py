@@ -23,10 +23,12 @@ from hubbub.learning import (
     silo_tasks,
 )
 from hubbub.learning.batches import PaddedBatches, batch_of
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.trial import LookupsWithin, RaisingOperations, refuse_memory, tried, unquoted
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 CROSS_ENTROPY = partial(functional.cross_entropy, reduction="none")
+LAYERS = partial(LayerProjection.of, dimension=5)
 TABLE = torch.arange(12.0).view(3, 4)
 OF_MACHINE = [
     MemoryError(),
@@ -544,12 +546,12 @@ def test_p14_a_sum_that_is_projected_is_tried_as_it_is_going_to_be_made(monkeypa
     def fails(*_, **__):
         raise RuntimeError("it takes no such layer")
 
-    monkeypatch.setattr(silo_tasks.LayerProjection, "clipped_sum", fails)
+    monkeypatch.setattr(LayerProjection, "clipped_sum", fails)
     records = Records(inputs=np.ones((4, 2), dtype=np.float32), targets=np.arange(4) % 3)
     given = {"clip": 0.1, "margin": 1e-4, "method": "chain"}
     TrainingTask(nn.Linear(2, 3), records, **given)
     with pytest.raises(ModelError, match="found that it raised RuntimeError"):
-        TrainingTask(nn.Linear(2, 3), records, projected=5, **given)
+        TrainingTask(nn.Linear(2, 3), records, layers=LAYERS, **given)
 
 
 def test_p14_a_model_is_tried_for_each_margin_precision_and_projection_and_then_no_more(
@@ -564,7 +566,7 @@ def test_p14_a_model_is_tried_for_each_margin_precision_and_projection_and_then_
         {},
         {"margin": 1e-5},
         {"precision": "bf16"},
-        {"projected": 5},
+        {"layers": LAYERS},
         {"method": "vmap"},
     )
     for number, change in enumerate(changes, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import sys
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -23,6 +24,7 @@ from hubbub.learning import (
     parameters_vector,
     per_unit_model,
 )
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.silo_tasks import CellMarks, EvaluationTask
 from hubbub.learning.study_model import model_of
 from hubbub.learning.torch_settings import seeded
@@ -117,15 +119,15 @@ def task_of(name, places=0):
 def trained(name, where, meter=None, places=0, projected=0, **options):
     """The sum of some rows, and what was waited for meanwhile."""
     model, records = task_of(name, places)
-    options |= {"clip": 1.0, "margin": 1e-4, "method": "vmap", "rows": 12, "projected": projected}
+    options |= {"clip": 1.0, "margin": 1e-4, "method": "vmap", "rows": 12}
+    if projected:
+        options["layers"] = partial(LayerProjection.of, dimension=projected)
     task = TrainingTask(model, records, device=where, **options)
     if meter:
         meter.waits.clear()
         meter.sent = 0
     given = parameters_vector(model), np.array([*range(9), -1, -1, -1])
-    total = (
-        task.projected_sum(*given, projected, bytes(16)) if projected else task.clipped_sum(*given)
-    )
+    total = task.projected_sum(*given, bytes(16)) if projected else task.clipped_sum(*given)
     return task, total
 
 

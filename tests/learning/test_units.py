@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from hubbub.core.errors import DataError
-from hubbub.core.protocol.projection import projected_sum
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.projected_sum import project
+from hubbub.core.protocol.projection.projected_sum import ProjectedSums, project
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, per_unit_model
@@ -360,7 +359,7 @@ def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:
         10,
         Draw(seed=bytes(32), step=1),
     )
-    sent = projected_sum.clipped_sum(round_parameters, task, before, rows, draw)
+    sent = ProjectedSums(round_parameters).clipped_sum(task, before, rows, draw)
     wanted = looped(model, records, 3, 0.01)
     assert 0.01 < np.linalg.norm(wanted) <= 0.04  # of four patients
     np.testing.assert_allclose(sent, project(wanted, shape, draw), rtol=0, atol=1e-6)

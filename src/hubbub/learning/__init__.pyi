@@ -45,6 +45,7 @@ from .silo_tasks import (
 from .study_model import (
     Learner as Learner,
     goal_of as goal_of,
+    layers_of as layers_of,
     lift_of as lift_of,
     model_of as model_of,
     per_view_model as per_view_model,

@@ -41,7 +41,6 @@ from hubbub.learning.batches import (
 )
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
 from hubbub.learning.device_sums import takes_all_at_once
-from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.model_state import (
     attributes_restored,
     state_held,
@@ -107,6 +106,26 @@ class _Task:
         return self._rows.count
 
 
+class GradientProjection(Protocol):
+    """What makes a few numbers of each record's gradient, before it is clipped (P8 (6))."""
+
+    @property
+    def dimension(self) -> int:
+        """k, how many."""
+
+    def clipped_sum(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        inputs: Tensors,
+        targets: Tensors,
+        clip: float,
+        draw_key: bytes,
+        **options: Any,
+    ) -> ClippedSum:
+        """As `hubbub.learning.clipped_sum`, with the 16 public bytes that draw the projection."""
+
+
 class TrainingTask(_Task):
     """One silo's records, and the model that is trained on them.
 
@@ -130,7 +149,8 @@ class TrainingTask(_Task):
         views: of each record, which the model then sees as a `UnitModel` of so many places, or of
             so many for each place of a patient; None: the record itself.
         precision: of forward and backward on a device, as `hubbub.learning.clipped_sum` takes it.
-        projected: k, where `projected_sum` is going to be asked for; 0: `clipped_sum` is.
+        layers: what makes the projection by which `projected_sum` is going to be asked for; None:
+            `clipped_sum` is.
 
     Raises:
         UserError: there is no such device.
@@ -161,12 +181,13 @@ class TrainingTask(_Task):
         target_type: TargetType = CLASSES,
         views: Views | None = None,
         precision: str = "float32",
-        projected: int = 0,
+        layers: Callable[[nn.Module], GradientProjection] | None = None,
     ) -> None:
-        self._precision, self._projected = precision, projected
+        self._precision = precision
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
+        self._layers = layers and layers(self._model)
         self._dimension = layout_of(model).size
         model = replica(model, _PROCESSOR)  # where what it cannot take raises, and stops no device
         trial, targets, self._loss = tried_on(model, records, target_type)
@@ -203,13 +224,12 @@ class TrainingTask(_Task):
         return self._total(partial(clipped_sum, self._model), parameters, rows, self._dimension)
 
     def projected_sum(
-        self, parameters: NDArray[np.float32], rows: Rows, dimension: int, draw_key: bytes
+        self, parameters: NDArray[np.float32], rows: Rows, draw_key: bytes
     ) -> NDArray[np.float64]:
-        """The same of gradients projected layer by layer to `dimension` numbers, then clipped.
+        """The same of gradients projected layer by layer, then clipped.
 
         Args:
             parameters, rows: as for `clipped_sum`.
-            dimension: k, how many numbers a projection has.
             draw_key: the 16 public bytes that make the matrices.
 
         Returns:
@@ -217,10 +237,10 @@ class TrainingTask(_Task):
 
         Raises:
             DataError: as for `clipped_sum`.
-            StudyError: so many numbers do not fit the model.
         """
-        projected = _projecting(self._model, dimension, draw_key)
-        return self._total(projected, parameters, rows, dimension)
+        assert self._layers is not None, "it was made for this"  # noqa: S101
+        projected = partial(self._layers.clipped_sum, self._model, draw_key=draw_key)
+        return self._total(projected, parameters, rows, self._layers.dimension)
 
     def _total(
         self,
@@ -264,7 +284,7 @@ class TrainingTask(_Task):
         operation may raise, every row becomes a piece of its own, as with the loop.
         """
         known, raising = CHECKED.setdefault(self._model, {}), RaisingOperations(self._device)
-        key = (self._method, rows, margin, self._precision, self._projected, self._key)
+        key = (self._method, rows, margin, self._precision, self._layers, self._key)
         if key not in known:
             seen = _lookups_seen(self._model, self._device)
             with REPLICA, computing(self._device), seen, kept_pages(self._dimension):
@@ -280,8 +300,9 @@ class TrainingTask(_Task):
                 size = piece_size(rows, within)
                 self._chunk = even_size(size, most)
                 summed: Callable[..., ClippedSum] = partial(clipped_sum, self._model)
-                if self._projected:
-                    summed = _projecting(self._model, self._projected, bytes(KEY_BYTES))
+                if self._layers:
+                    projected = self._layers.clipped_sum
+                    summed = partial(projected, self._model, draw_key=bytes(KEY_BYTES))
                 work = raising.seen_in(partial(self._piece, summed))
                 with zeros_filled(self._model), writes_refused(self._model):
                     kinds = kinds_for(self._model, self._loss)
@@ -292,10 +313,6 @@ class TrainingTask(_Task):
         if not alone:
             self._method, self._chunk = "loop", 1
         return size if alone else 1
-
-
-def _projecting(model: nn.Module, dimension: int, draw_key: bytes) -> Callable[..., ClippedSum]:
-    return partial(LayerProjection.of(model, dimension).clipped_sum, model, draw_key=draw_key)
 
 
 def rows_tried(size: int, chunk: int) -> int:

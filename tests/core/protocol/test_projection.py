@@ -23,7 +23,7 @@ from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at, 
 from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
 from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
-from hubbub.core.protocol.projection.projected_sum import clipped_sum, lift, project
+from hubbub.core.protocol.projection.projected_sum import ProjectedSums, lift, project
 from hubbub.core.protocol.round.draw import Draw, draw_of
 from hubbub.core.protocol.round.silo import Silo
 from protocol.parties import world
@@ -426,7 +426,7 @@ class Alike:
 @pytest.mark.parametrize("times", [1, 100])
 def test_p19_a_silo_of_more_records_than_the_plan_assumed_projects_any_sum(times: int) -> None:
     rows = np.arange(times * PROJECTED.most_records)
-    total = clipped_sum(PROJECTED, Alike(rows.size), np.zeros(0), rows, DRAW)
+    total = ProjectedSums(PROJECTED).clipped_sum(Alike(rows.size), np.zeros(0), rows, DRAW)
     expected = PROJECTED.clip * rows.size / sqrt(PROJECTED.dimension)
     np.testing.assert_allclose(np.abs(total), expected, rtol=1e-12)
 
@@ -438,4 +438,5 @@ def test_p19_a_silo_whose_rows_no_grid_holds_is_refused_before_a_record_is_read(
             task=Alike(1 << 36),
             masking=None,  # type: ignore[arg-type]
             source=SecureSource(),
+            transform=ProjectedSums(PROJECTED),
         )

@@ -32,7 +32,6 @@ def image_of(node: ComputeNode) -> ComputeNode:
     """A copy of a node as it is now, with the same keys: what an image of its machine holds."""
     kept = ("_keys", "_roster", "_session", "_round_parameters", "_mask_stream")
     memo: dict[int, Any] = {id(getattr(node, name)): getattr(node, name) for name in kept}
-    memo |= {id(node._collection._session): node._session}
     return copy.deepcopy(node, memo)
 
 

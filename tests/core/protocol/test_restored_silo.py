@@ -6,6 +6,7 @@ them what it likes, and looks at what they sum before it is masked.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hubbub.core.protocol.primitives import randomness, ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
 from hubbub.core.protocol.round import additive_shares
+from hubbub.core.protocol.round.additive_shares import Sharing
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.protocol.round.silo import Silo
@@ -50,6 +52,10 @@ class Seen(Masking):
         return super().masked(attempt, residues)
 
 
+class SeenSharing(Seen, Sharing):
+    """The same before they are divided."""
+
+
 class Restored:
     """A copy of a silo, whose source was read from an image."""
 
@@ -59,13 +65,14 @@ class Restored:
         )
         self.source, self.task = SecureSource(), Records()
         session = sessions_of(w)[1]
-        self.masking = Seen(
+        is_full = round_parameters.full_shares
+        seen_of = partial(SeenSharing, source=self.source) if is_full else Seen
+        self.masking = seen_of(
             keys=w.keys[1],
             roster=w.roster,
             round_parameters=round_parameters,
             session=session,
             mask_stream=w.masking(session)._mask_stream,
-            source=self.source,
         )
         self.silo = Silo(
             round_parameters=round_parameters,

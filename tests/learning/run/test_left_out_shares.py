@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.protocol.agreement.key_agreement import Place
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.core.protocol.round.additive_shares import digest_of_shares
 from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import digest_of_shares
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.evidence_file import REDERIVED
 from hubbub.core.verification.replay.checking import verify
@@ -107,7 +106,7 @@ def said_of(kept: list[Kept], parties: Federation, model: bytes, closed: int) ->
         for one in kept
         if one.tag is Tag.SHARE and one.round == 1 and one.receiver == node
     }
-    digest = digest_of_shares(Place(round=1, attempt=0, model=model), shares)
+    digest = digest_of_shares(model, shares)
     return as_bytes(kept[at], parties.keys[node], payload=bytes([closed]) + digest)
 
 

@@ -73,7 +73,10 @@ def task(number: int) -> learning.TrainingTask:
     inputs = random.normal(size=(RECORDS, WHOLE - 1)).astype(np.float32)
     targets = random.integers(2, size=RECORDS).astype(np.float32)
     records = Records(inputs=inputs, targets=targets)
-    return learning.TrainingTask(model(), records, clip=0.99, margin=2**-9, method="auto")
+    layers = partial(LayerProjection.of, dimension=SENT)
+    return learning.TrainingTask(
+        model(), records, clip=0.99, margin=2**-9, method="auto", layers=layers
+    )
 
 
 class Nothing:
@@ -84,8 +87,8 @@ class Nothing:
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(WHOLE)
 
-    def projected_sum(self, parameters: object, chosen: object, size: int, key: bytes) -> Any:
-        return np.zeros(size)
+    def projected_sum(self, parameters: object, chosen: object, key: bytes) -> Any:
+        return np.zeros(SENT)
 
 
 def round_parameters(
@@ -173,7 +176,7 @@ def by_hand(kind: str, draw: Draw, model_now: np.ndarray) -> list[np.ndarray]:
     everybody = np.arange(RECORDS)
     if kind == "layers":
         key = draw.key_of("layers", WHOLE, SENT)
-        return [task(n).projected_sum(model_now, everybody, SENT, key) for n in range(4)]
+        return [task(n).projected_sum(model_now, everybody, key) for n in range(4)]
     private_queries = shape(kind)
     sums = [task(n).clipped_sum(model_now, everybody) for n in range(4)]
     return [project(one, private_queries, draw) for one in sums]
@@ -368,9 +371,9 @@ def test_p14_the_sum_that_is_tried_at_set_up_is_the_one_that_is_sent(
     class Seen(Exception):  # noqa: N818 (no error)
         pass
 
-    def stop(*_: object, clip: float, margin: float, projected: int, **__: object) -> None:
+    def stop(*_: object, clip: float, margin: float, layers: Any, **__: object) -> None:
         assert clip * (1 + margin) <= plan.mechanism.clip
-        raise Seen(projected)
+        raise Seen(layers(model()).dimension if layers else 0)
 
     monkeypatch.setattr(learning, "TrainingTask", stop)
     plan = planned(kind)

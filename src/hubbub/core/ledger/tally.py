@@ -21,8 +21,8 @@ from hubbub.core.planning.accounts import Account, account_of, releases, release
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT
 from hubbub.core.planning.plan import Plan
 from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.projections import Charged, projection_of
 from hubbub.core.planning.query import Query
-from hubbub.core.planning.random_projection import Projected, RandomProjection
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.arguments import MOST_EPSILON
 from hubbub.core.privacy.certificate import Certificate
@@ -161,11 +161,11 @@ def _cost_to_patient(kind: LedgerMechanism, count: int, relation: str) -> list[R
     return releases_of_units(account, kind.noise_multiplier, count, kind.most_per_patient)
 
 
-def _projected(kind: LedgerMechanism, relation: str) -> Projected | None:
+def _projected(kind: LedgerMechanism, relation: str) -> Charged | None:
     """How the projection is charged, if there is one."""
-    if not kind.projection:
+    projection = projection_of(kind.projection, kind.dimension)
+    if projection is None:
         return None
-    projection = RandomProjection(kind=kind.projection, dimension=kind.dimension)
     return projection.charged_again(kind.sampling, relation, kind.factor, kind.slack)
 
 

@@ -35,7 +35,7 @@ from math import ceil
 
 from hubbub.core.errors import StudyError
 from hubbub.core.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
-from hubbub.core.planning.random_projection import Projected
+from hubbub.core.planning.projections import Charged
 from hubbub.core.privacy.accountant import Composition, calibrate
 from hubbub.core.privacy.arguments import MOST_EPSILON
 from hubbub.core.privacy.composition import Bound
@@ -70,7 +70,7 @@ class Account:
     sample_rate: float
     relation: str
     records: int
-    projected: Projected | None = None
+    projected: Charged | None = None
     epoch: int = 1
     diameter: float = 2.0
 
@@ -142,7 +142,7 @@ def releases_of_units(
     """
     projected = account.projected
     # P25: parts of one unit may have turns closer than an epoch; P8 has no row for several.
-    if account.epoch > 1 or (projected and not projected.clipped_after):
+    if account.epoch > 1 or (projected and not projected.clips_after):
         raise StudyError(
             "expected Poisson sampling and no projection but by layers, which have an account of "
             "units of several records, got others; choose these, or state data.patient"

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
-from hubbub.core.planning.random_projection import RandomProjection
+from hubbub.core.planning.plan_rows import PlanRow
+from hubbub.core.planning.projections import Projection
 from hubbub.core.protocol.round.batches import most_rows
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
@@ -66,6 +67,9 @@ class StepNoise(Protocol):
     def shown(self, numbers: int | None) -> Mapping[str, Any]:
         """What a plan shows of it, by its option's key (`plan.py`), for such sums."""
 
+    def rows(self, numbers: int | None) -> list[PlanRow]:
+        """The same for people."""
+
 
 @dataclass(frozen=True)
 class IndependentNoise:
@@ -95,6 +99,10 @@ class IndependentNoise:
     def shown(self, numbers: int | None) -> Mapping[str, Any]:
         """Nothing: it is the noise that is expected."""
         return {}
+
+    def rows(self, numbers: int | None) -> list[PlanRow]:
+        """Nothing."""
+        return []
 
 
 INDEPENDENT = IndependentNoise()
@@ -159,7 +167,7 @@ class Mechanism:
     sampling: str = "full-batch"
     sample_rate: float = 1.0
     tokens: str = "per-step"
-    projection: RandomProjection | None = None
+    projection: Projection | None = None
     noise: StepNoise = INDEPENDENT
     diameter: float = 2.0
     every: int = 0

@@ -20,7 +20,7 @@ correlated noise has lost wherever it was tried, and "auto" leaves it at one ban
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import ceil, sqrt
@@ -115,16 +115,15 @@ class Correlation:
             "window_bytes": self.window_bytes(numbers),
         }
 
-
-def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
-    """What a plan says of it; from `Correlation.to_dict`."""
-    kept = "bytes of its noise that a silo keeps in memory, in secret"
-    error = "of the whole training, against independent noise at this ε"
-    return [
-        PlanRow("bands", plain["bands"], "steps over which a silo's noise is correlated"),
-        PlanRow("error of the noise", plain["error"], error),
-        PlanRow("window", plain["window_bytes"], kept),
-    ]
+    def rows(self, numbers: int | None) -> list[PlanRow]:
+        """What a plan says of it."""
+        kept = "bytes of its noise that a silo keeps in memory, in secret"
+        error = "of the whole training, against independent noise at this ε"
+        return [
+            PlanRow("bands", self.bands, "steps over which a silo's noise is correlated"),
+            PlanRow("error of the noise", self.error, error),
+            PlanRow("window", self.window_bytes(numbers), kept),
+        ]
 
 
 def inverse_of(column: Array, steps: int) -> Array:

@@ -6,7 +6,7 @@ Made by `study_plan`. This file calibrates nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import inf
@@ -16,9 +16,7 @@ from hubbub.core.errors import StudyError
 from hubbub.core.planning import (
     accounts,
     exposure,
-    noise_correlation,
     noise_shares,
-    random_projection,
     sampling_comparison,
 )
 from hubbub.core.planning.exposure import PatientPromise
@@ -37,36 +35,14 @@ from hubbub.core.protocol.primitives.message_sizes import (
 from hubbub.core.study.attested_roles import SOFTWARE
 from hubbub.core.study.study import Study
 
-# What a study's options say of themselves in a plan: a key among its plain values, and rows.
-#
-# Terminal and page show the rows as they are, so an option that is new is a line here, and neither
-# of them knows it. Rows follow from plain values alone: a run's plan is read from its folder.
 
-Plain = Mapping[str, Any]
-
-PROJECTION = "projection"
-JOINT_BATCHES = "without_replacement"
-ANNOUNCED = "announced_shares"  # shares follow from the set that is named
-MASK_GRAPH = "mask_graph"
-QUERIES = "asked"  # rows of what queries say of themselves
-
-_ROWS: dict[str, Callable[[Plain], list[PlanRow]]] = {
-    PROJECTION: random_projection.rows,
-    JOINT_BATCHES: sampling_comparison.rows,
-    noise_correlation.OPTION: noise_correlation.rows,
-    ANNOUNCED: noise_shares.rows,
-    MASK_GRAPH: noise_shares.mask_graph_rows,
-}
-
-
-def option_rows(plan: Plain) -> list[PlanRow]:
-    """Of all options that a plan uses.
+def option_rows(plan: Mapping[str, Any]) -> list[PlanRow]:
+    """What the options that a plan uses say of themselves, for people, who are shown it as it is.
 
     Args:
-        plan: as `Plan.to_dict` gives it.
+        plan: as `Plan.to_dict` gives it, perhaps from a run's folder.
     """
-    rows_shown = [row for key, rows in _ROWS.items() if plan.get(key) for row in rows(plan[key])]
-    return rows_shown + [PlanRow(**one) for one in plan.get(QUERIES, ())]
+    return [PlanRow(**one) for one in plan["rows"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,21 +278,26 @@ class Plan:
 
     def _options_to_dict(self) -> dict[str, Any]:
         """What the options that are used say of themselves; the first two are there always."""
-        division = self.main.division
-        projected = accounts.account_of(self.mechanism).projected
+        main, parties, records = self.main, self.study.parties, self.study.data.records
+        projected, noise = accounts.account_of(self.mechanism).projected, self.mechanism.noise
+        batches = asdict(self.joint_batches) if self.joint_batches else None
         options: dict[str, Any] = {
-            PROJECTION: projected.to_dict() if projected else None,
-            JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
+            "projection": projected.to_dict() if projected else None,
+            "without_replacement": batches,
+            **noise.shown(main.numbers_sent),
         }
-        options |= self.mechanism.noise.shown(self.main.numbers_sent)
-        if division.announced:
-            options[ANNOUNCED] = division.to_dict(self.main.share_sigma)
-        if noise_shares.is_sparse(self.study.parties):
-            options[MASK_GRAPH] = noise_shares.to_dict(self.study.parties)
-        records = self.study.data.records
-        if told := [row for query in self.queries for row in query.query.plan_rows(query, records)]:
-            options[QUERIES] = [row._asdict() for row in told]
-        return options
+        rows = projected.rows() if projected else []
+        if batches:
+            rows += sampling_comparison.rows(batches)
+        rows += noise.rows(main.numbers_sent)
+        if main.division.announced:
+            options["announced_shares"] = shares = main.division.to_dict(main.share_sigma)
+            rows += noise_shares.rows(shares)
+        if noise_shares.is_sparse(parties):
+            options["mask_graph"] = graph = noise_shares.to_dict(parties)
+            rows += noise_shares.mask_graph_rows(graph)
+        rows += [row for query in self.queries for row in query.query.plan_rows(query, records)]
+        return {**options, "rows": [row._asdict() for row in rows]}
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""

@@ -50,9 +50,6 @@ def certificate_for(
         numbers: how many numbers a silo sends per step, if that is known.
         parameters: how many the model has, if that is known; a projection's entries depend on it.
         widest: how much wider a share may be than where all silos take part (P3).
-
-    Raises:
-        StudyError: sums of the batches are too long for the projection.
     """
     # P15: for as many attempts as the rows pay for, whole epochs of them.
     draws = float(mechanism.paid_attempts) * (numbers or _ASSUMED_NUMBERS) * parties.silos
@@ -87,8 +84,6 @@ def _entries_failure(mechanism: Mechanism, parameters: int | None) -> float:
     """Probability that a projection's matrices are further from exact ones than P8 (8) allows."""
     if mechanism.projection is None:
         return 0.0
-    if parameters:  # sums that would be too long for it are refused
-        mechanism.projection.matrices(mechanism.clip, parameters, largest_batch(mechanism))
     return mechanism.projection.entries_failure(
         parameters or _ASSUMED_NUMBERS, mechanism.paid_attempts
     )

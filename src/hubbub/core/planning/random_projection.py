@@ -7,7 +7,7 @@ themselves are in `protocol/projection/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import ceil, log, sqrt
 from typing import Any
@@ -49,8 +49,8 @@ class RandomProjection:
     dimension: int
 
     @property
-    def by_layers(self) -> bool:
-        """Whether sums are projected layer by layer, before records are clipped."""
+    def clips_after(self) -> bool:
+        """See `Projection`: where it goes layer by layer."""
         return self.kind == LAYERS
 
     @property
@@ -59,14 +59,10 @@ class RandomProjection:
 
         Projected layer by layer, records are clipped afterwards: all of it may be in one place.
         """
-        return 1.0 if self.by_layers else _REACH / sqrt(self.dimension)
+        return 1.0 if self.clips_after else _REACH / sqrt(self.dimension)
 
-    def check(self, parameters: int | None) -> None:
-        """Refuse one that has no account, or that sends more than the model has.
-
-        Raises:
-            StudyError: it is one of these.
-        """
+    def check(self, parameters: int | None, clip: float, rows: int) -> None:
+        """See `Projection`."""
         k = self.dimension
         if k == 1 or (parameters is not None and k > parameters):
             known = parameters is not None
@@ -75,24 +71,9 @@ class RandomProjection:
                 f"expected training.projection to be 0, for none, or from 2 to {most}, got {k}; "
                 "choose one in that range"
             )
-
-    def matrices(self, clip: float, parameters: int, records: int) -> Projection | None:
-        """The matrices for sums of so many records; None where it goes layer by layer.
-
-        The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
-
-        Raises:
-            StudyError: the model is too large, or batches are.
-        """
-        if self.by_layers:
-            return None
-        return Projection(
-            kind=self.kind,
-            parameters=parameters,
-            dimension=self.dimension,
-            clip=clip,
-            records=records,
-        )
+        if parameters and not self.clips_after:
+            # P8 (8): the grid fits such batches, and what it rounds the quarter of the margin.
+            Projection(kind=self.kind, parameters=parameters, dimension=k, clip=clip, records=rows)
 
     def entries_failure(self, parameters: int, steps: int) -> float:
         """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
@@ -102,11 +83,7 @@ class RandomProjection:
         return steps * (blocks * 2.0**-71 + 2.0**-100)
 
     def charged(self, sampling: str, relation: str, steps: int, delta: float) -> Projected:
-        """How it is charged; the table of `accounts.py`.
-
-        Args:
-            delta: of the study, of which a slack is a part.
-        """
+        """See `Projection`; the table of `accounts.py`."""
         account = self._account(sampling, relation)
         if account is not None:
             return Projected(kind=self.kind, dimension=self.dimension, account=account)
@@ -117,10 +94,7 @@ class RandomProjection:
         return self.bounded(events=events, steps=steps, delta=delta)
 
     def charged_again(self, sampling: str, relation: str, factor: float, slack: float) -> Projected:
-        """The same of a ledger's row, whose factor and slack were found when it was planned.
-
-        The bound for signs holds for Gaussian matrices too (P8).
-        """
+        """See `Projection`. The bound for signs holds for Gaussian matrices too (P8)."""
         account = self._account(sampling, relation)
         if account is None:
             account = BOUNDED if slack and relation == "substitute" else LONGER
@@ -129,7 +103,7 @@ class RandomProjection:
 
     def _account(self, sampling: str, relation: str) -> str | None:
         """The account that costs nothing beyond what the projection may cost, if there is one."""
-        if self.by_layers:
+        if self.clips_after:
             return UNPROJECTED
         # P8 (1): the mixture over the norm is one where only one vector decides: the record, or the
         # difference of two that both take part.
@@ -188,20 +162,14 @@ class Projected:
         return self.account in (EXACT, UNPROJECTED)
 
     @property
-    def clipped_after(self) -> bool:
-        """Whether records are clipped after it, so that it changes no account (P8 (6))."""
+    def clips_after(self) -> bool:
+        """See `Charged`."""
         return self.account == UNPROJECTED
 
     def release(
         self, noise: float, step: Step, relation: str, plain: Callable[[float], Release]
     ) -> Release:
-        """What all steps release through it.
-
-        Args:
-            noise: sigma / C that the adversary does not know.
-            step: all steps, as if nothing were projected.
-            plain: what they release at some noise, as if nothing were projected.
-        """
+        """See `Charged`."""
         if self.account == EXACT:
             # P8 (1); an exchange, where nothing is sampled, is one vector of twice the length.
             longest = 2 if relation == "substitute" else 1
@@ -217,7 +185,7 @@ class Projected:
         return self.lengthened(noise, plain)
 
     def lengthened(self, noise: float, plain: Callable[[float], Release]) -> Release:
-        """What steps release if no projection is longer than C~, with the slack for those (P8)."""
+        """See `Charged`."""
         noise_added = plain(noise / self.factor)
         return with_slack(noise_added, self.slack) if self.slack else noise_added
 
@@ -225,18 +193,15 @@ class Projected:
         """As plain values."""
         return {**asdict(self), "exact": self.exact}
 
-
-def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
-    """What a plan says of the projection; from `Projected.to_dict`."""
-    shown = [PlanRow("projection", plain["dimension"], "numbers that are sent for the parameters")]
-    if plain["exact"] and plain["kind"] != LAYERS:
-        words = "over the law of the public matrix; costs no δ"
-        return [*shown, PlanRow("its account", "exact", words)]
-    shown.append(PlanRow("its account", plain["kind"], plain["account"]))
-    if not plain["slack"]:
+    def rows(self) -> list[PlanRow]:
+        """See `Charged`."""
+        shown = [PlanRow("projection", self.dimension, "numbers that are sent for the parameters")]
+        if self.account == EXACT:
+            words = "over the law of the public matrix; costs no δ"
+            return [*shown, PlanRow("its account", "exact", words)]
+        shown.append(PlanRow("its account", self.kind, self.account))
+        if self.slack:
+            longest = "clipping norms that a projected record may have"
+            shown.append(PlanRow("its longest", self.factor, longest))
+            shown.append(PlanRow("slack for longer ones", self.slack, "of δ, paid in every step"))
         return shown
-    return [
-        *shown,
-        PlanRow("its longest", plain["factor"], "clipping norms that a projected record may have"),
-        PlanRow("slack for longer ones", plain["slack"], "of δ, paid in every step"),
-    ]

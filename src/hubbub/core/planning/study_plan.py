@@ -13,7 +13,7 @@ from hubbub.core.planning import accounts, exposure, noise_shares, planned_query
 from hubbub.core.planning.exposure import patient_promise
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan import Plan, warnings_of
-from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.planned_query import PlannedQuery, largest_batch
 from hubbub.core.planning.query import Query, SteppedQuery
 from hubbub.core.planning.sampling_comparison import joint_batches
 from hubbub.core.privacy.accountant import Composition
@@ -49,8 +49,8 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     parties, privacy = study.parties, study.privacy
     queries = (*beside, main)
     for query in queries:
-        if query.mechanism.projection is not None:
-            query.mechanism.projection.check(query.numbers)
+        if (projection := query.mechanism.projection) is not None:
+            projection.check(query.numbers, query.mechanism.clip, largest_batch(query.mechanism))
     # P25: all sums share noise alike, and none of a step's is taken back in another.
     own_noise = all(query.mechanism.noise.epoch == 1 for query in queries)
     shares = noise_shares.shares_of(parties, announced=own_noise)

@@ -1,20 +1,28 @@
 """What happens to records, as inert values that the accountant's questions are asked of.
 
 A `Step` draws its own batches. `JointBatches` are drawn by all silos together, and the adversary
-may own some of the records; a `ProjectedStep` sends fewer numbers than it sums. Each has one row of
-docs/privacy.md that says which laws dominate it. This file knows no epsilon and no delta.
+may own some of the records. Each has one row of docs/privacy.md that says which laws dominate it.
+This file knows no epsilon and no delta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.privacy import accountant, arguments, dominating_pairs, projected_step
-from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE, Release, Step
+from hubbub.core.privacy import accountant, arguments
+from hubbub.core.privacy.dominating_pairs import (
+    LEAST_SAMPLED_NOISE,
+    Release,
+    Step,
+    release,
+    release_with_malicious,
+)
 
+Event = Any  # of a kind that `release_of` knows
 _MOST_RECORDS = 2**40
 
 
@@ -60,63 +68,6 @@ class JointBatches:
             object.__setattr__(self, name, number)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectedStep:
-    """Poisson batches whose sum is sent through a fresh public random projection.
-
-    The mixture over the projection's norm: no delta is spent on long ones. It is exact for
-    "gaussian"; "sign" is charged as a mixture that is longer than any that can occur. Its relation
-    is "add-remove".
-
-    Args:
-        dimension: k, numbers sent per step, from 2 to 2^40.
-        noise_multiplier: sigma / C, with C the clipping norm *before* projecting; no unit.
-        sample_rate: probability that a record is in a batch, from 1e-9 to 1.
-        count: number of such steps, 1 to 10,000,000.
-        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
-
-    Raises:
-        StudyError: a value is out of its range.
-
-    Source: docs/privacy.md P8.
-
-    >>> ProjectedStep(dimension=100, noise_multiplier=4.0, count=10).kind
-    'gaussian'
-    """
-
-    dimension: int
-    noise_multiplier: float
-    sample_rate: float = 1.0
-    count: int = 1
-    kind: str = "gaussian"
-
-    def __post_init__(self) -> None:
-        arguments.choice("kind", self.kind, projected_step.PROJECTIONS)
-        most = arguments.MOST_DIMENSION
-        dimension = arguments.whole("dimension", self.dimension, least=2, most=most)
-        step = self.step
-        numbers = {
-            "dimension": dimension,
-            "noise_multiplier": step.noise_multiplier,
-            "sample_rate": step.sample_rate,
-            "count": step.count,
-        }
-        for name, number in numbers.items():
-            object.__setattr__(self, name, number)
-
-    @property
-    def step(self) -> Step:
-        """The same without a projection."""
-        return Step(
-            noise_multiplier=self.noise_multiplier,
-            sample_rate=self.sample_rate,
-            count=self.count,
-        )
-
-
-Event = Step | JointBatches | ProjectedStep
-
-
 def releases_of(events: object, relation: str) -> list[Release]:
     """The dominating pairs of each event.
 
@@ -124,48 +75,50 @@ def releases_of(events: object, relation: str) -> list[Release]:
         StudyError: one is no event, has no account of this relation, or so little noise that it
             hides nothing.
     """
-    if not isinstance(events, list | tuple) or not all(
-        isinstance(event, Event) for event in events
-    ):
-        raise StudyError(
-            "expected events to be a list of hubbub.Step, JointBatches or ProjectedStep, got "
-            "something else; wrap each kind of steps in one"
-        )
+    if not isinstance(events, list | tuple):
+        raise _no_event()
     arguments.choice("relation", relation, arguments.RELATIONS)
     return [release_of(event, relation) for event in events]
 
 
-def release_of(event: Event, relation: str) -> Release:
-    """The dominating pairs of an event."""
-    if isinstance(event, JointBatches):
-        _expect(relation, "substitute", "joint batches", "their size shows how many records are")
-        return dominating_pairs.release_with_malicious(
-            records=event.records,
-            batch=event.batch,
-            malicious=event.malicious,
-            noise_multiplier=event.noise_multiplier,
-            count=event.count,
-        )
-    if isinstance(event, ProjectedStep):
-        _expect(relation, "add-remove", "a projected step", "another has no exact account here")
-        if event.kind == "sign":  # P8 (7)
-            return projected_step.release_by_signs(event.step, relation, dimension=event.dimension)
-        return projected_step.release_projected(  # P8 (1)
-            dimension=event.dimension,
-            sample_rate=event.sample_rate,
-            noise_multiplier=event.noise_multiplier,
-            count=event.count,
-        )
+@singledispatch
+def release_of(event: Event, relation: str) -> Release:  # noqa: ARG001 (as those registered take)
+    """The dominating pairs of an event; whoever defines a kind registers its own."""
+    raise _no_event()
+
+
+@release_of.register
+def _(event: Step, relation: str) -> Release:
     sampled = event.sampling != "full-batch" and event.sample_rate < 1
     if sampled and event.noise_multiplier < LEAST_SAMPLED_NOISE:
         raise StudyError(
             f"expected noise_multiplier of at least {LEAST_SAMPLED_NOISE:g} where batches are "
             f"sampled, got {event.noise_multiplier:g}; add noise: so little hides nothing"
         )
-    return dominating_pairs.release(event, relation)
+    return release(event, relation)
 
 
-def _expect(relation: str, wanted: str, what: str, why: str) -> None:
+@release_of.register
+def _(event: JointBatches, relation: str) -> Release:
+    expect(relation, "substitute", "joint batches", "their size shows how many records are")
+    return release_with_malicious(
+        records=event.records,
+        batch=event.batch,
+        malicious=event.malicious,
+        noise_multiplier=event.noise_multiplier,
+        count=event.count,
+    )
+
+
+def _no_event() -> StudyError:
+    return StudyError(
+        "expected events to be a list of hubbub.Step, JointBatches or ProjectedStep, got "
+        "something else; wrap each kind of steps in one"
+    )
+
+
+def expect(relation: str, wanted: str, what: str, why: str) -> None:
+    """StudyError unless an event is asked about under the relation that it has an account of."""
     if relation != wanted:
         raise StudyError(
             f'expected relation = "{wanted}" for {what}, got "{relation}": {why}; choose that'

@@ -15,7 +15,6 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.errors import StudyError
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.dominating_pairs import Release, Step, moved
 from hubbub.core.privacy.laws import (
@@ -326,38 +325,3 @@ def _cell_ends(dimension: int, events: int) -> Array:
     corner = sqrt(1 + root(chernoff_over_cantelli, scale, 20 * scale))
     ends = first + (last - first) * np.linspace(0, 1, _SIGN_CELLS + 1) ** 1.5
     return np.union1d(ends, [corner] if corner > first else [])
-
-
-# By how much a projection may lengthen a gradient (docs/privacy.md P8).
-
-
-def projection_bound(*, dimension: int, delta: float, kind: str = "gaussian") -> float:
-    """The factor C~ / C by which a random projection to `dimension` may lengthen a vector.
-
-    The norm exceeds the returned factor times the original with probability at most `delta`, for
-    one projection; over S steps with fresh projections S * delta is paid.
-
-    Args:
-        dimension: k, coordinates after projecting, from 1 to 2^40.
-        delta: probability, in (0, 1).
-        kind: "gaussian" for entries N(0, 1/k), "sign" for entries +-1/sqrt(k).
-
-    Returns:
-        A ratio of two norms, above 1; no unit.
-
-    Raises:
-        StudyError: an argument is out of range.
-
-    Source: docs/privacy.md P8.
-
-    >>> round(projection_bound(dimension=100, delta=1e-6), 3)
-    1.35
-    >>> round(projection_bound(dimension=100, delta=1e-6, kind="sign"), 3)
-    1.392
-    """
-    dimension = arguments.whole("dimension", dimension, least=1, most=arguments.MOST_DIMENSION)
-    number = arguments.real("delta", delta)
-    if not 0 < number < 1:
-        raise StudyError(f"expected delta between 0 and 1, got {number:g}; pass a probability")
-    arguments.choice("kind", kind, PROJECTIONS)
-    return projection_factor(dimension, number, kind)

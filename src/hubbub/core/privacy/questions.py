@@ -15,7 +15,6 @@ from hubbub.core.privacy.composition import Bound, told
 from hubbub.core.privacy.events import (
     Event,
     JointBatches,
-    ProjectedStep,
     asked,
     equal_steps,
     releases_of,
@@ -366,48 +365,3 @@ def malicious_epsilon(
         slack=slack,
     )
     return accountant.Composition([quantile]).epsilon(delta)
-
-
-def projected_epsilon(
-    *,
-    dimension: int,
-    noise_multiplier: float,
-    sample_rate: float,
-    steps: int,
-    delta: float,
-    fresh: bool = True,
-    kind: str = "gaussian",
-) -> Bound:
-    """Short for `hubbub.epsilon(events=[ProjectedStep(...)], ...)`.
-
-    Args:
-        dimension, noise_multiplier, sample_rate, kind: as in `hubbub.ProjectedStep`.
-        steps: number of steps, 1 to 10,000,000.
-        delta: probability, in [1e-15, 1).
-        fresh: whether every step draws its own projection, after its model is fixed.
-
-    Returns:
-        `Bound(lower, upper)`, without unit.
-
-    Raises:
-        StudyError: an argument is out of range; or one projection is kept for all steps.
-
-    Source: docs/privacy.md P8.
-
-    >>> steps = dict(noise_multiplier=4.0, sample_rate=1.0, steps=10, delta=1e-5)
-    >>> round(projected_epsilon(dimension=100, **steps).upper, 2)
-    3.36
-    """
-    if fresh is not True:
-        raise StudyError(
-            "expected a fresh projection for every step, got fresh = False; with one that is kept, "
-            "later gradients depend on it, and it can lengthen them 1 + sqrt(d / k) times"
-        )
-    event = ProjectedStep(
-        dimension=dimension,
-        noise_multiplier=noise_multiplier,
-        sample_rate=sample_rate,
-        count=arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS),
-        kind=kind,
-    )
-    return epsilon(events=[event], delta=delta)

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from hubbub.core.errors import HubbubError, ProtocolError
+from hubbub.core.planning.projections import transform_of
 from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.core.protocol.agreement.key_agreement import Agreement, RollCall, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Channel, Tag, tag_of
+from hubbub.core.protocol.round.additive_shares import ShareNode, Sharing
 from hubbub.core.protocol.round.compute_node import ComputeNode
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
@@ -271,7 +273,8 @@ class NodeParty(Party):
 
     def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
-        self.node = ComputeNode(
+        node_of = ShareNode if me.round_parameters.full_shares else ComputeNode
+        self.node = node_of(
             keys=me.keys,
             roster=me.roster,
             round_parameters=me.round_parameters,
@@ -354,13 +357,14 @@ class SiloParty(Party):
 
     def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
-        masking = Masking(
+        is_full = me.round_parameters.full_shares
+        masking_of = partial(Sharing, source=me.source) if is_full else Masking
+        masking = masking_of(
             keys=me.keys,
             roster=me.roster,
             round_parameters=me.round_parameters,
             session=agreed,
             mask_stream=me.mask_stream,
-            source=me.source,
         )
         self.silo = Silo(
             round_parameters=me.round_parameters,
@@ -370,6 +374,7 @@ class SiloParty(Party):
             seeds=self._seeds if isinstance(self._seeds, JointSeed) else None,
             check=self._check,
             batches=self._lists.batches if self._lists else None,
+            transform=transform_of(me.round_parameters),
         )
 
     def _model(self, parts: Sequence[bytes]) -> Work:

@@ -133,6 +133,7 @@ class Canaries:
             method="chain",
             capacity=capacity,
             rows=plan.mechanism.noise.batch_rows(capacity, plan.mechanism.sample_rate),
+            layers=learning.layers_of(plan.mechanism.projection),
         )
 
     def _records(self, places: NDArray[np.intp]) -> Records:
@@ -155,12 +156,10 @@ class _Noted:
         self._note(rows)
         return self._task.clipped_sum(parameters, rows)
 
-    def projected_sum(
-        self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
-    ) -> Array:
+    def projected_sum(self, parameters: Parameters, rows: Rows, draw_key: bytes) -> Array:
         """As `TrainingTask`."""
         self._note(rows)
-        return self._task.projected_sum(parameters, rows, dimension, draw_key)
+        return self._task.projected_sum(parameters, rows, draw_key)
 
     def _note(self, rows: Rows) -> None:
         self._drawn[self._step, rows[rows >= 0]] = True

@@ -14,6 +14,7 @@ from hubbub.core.errors import HubbubError, IntegrityError
 from hubbub.core.planning.mechanism import INDEPENDENT, SUM_MARGIN, Mechanism, StepNoise, check_rows
 from hubbub.core.planning.noise_correlation import Correlation, correlation_for
 from hubbub.core.planning.planned_query import PlannedQuery, record_clip
+from hubbub.core.planning.projections import projection_of
 from hubbub.core.planning.query import (
     Parameters,
     Query,
@@ -24,8 +25,6 @@ from hubbub.core.planning.query import (
     SteppedQuery,
     Stepper,
 )
-from hubbub.core.planning.random_projection import RandomProjection
-from hubbub.core.protocol.projection.projected_sum import LAYERS
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.study.data import Data
 from hubbub.core.study.parties import Privacy
@@ -73,7 +72,7 @@ class TrainingQuery(AtModel, SteppedQuery):
     def mechanism(self) -> Mechanism:
         """Clipped sums over the study's batches, one for each step (docs/privacy.md P1)."""
         training, data = self.training, self.data
-        kind, dimension, divisor = training.projection_kind, training.projection, 1.0
+        divisor = 1.0
         if data.records:  # the public number of records by which a sum is divided (P14)
             divisor = training.sample_rate * data.records * (1 - self.held_back)
         return Mechanism(
@@ -89,7 +88,7 @@ class TrainingQuery(AtModel, SteppedQuery):
             sampling=training.sampling,
             sample_rate=training.sample_rate,
             tokens=training.tokens,
-            projection=RandomProjection(kind=kind, dimension=dimension) if dimension else None,
+            projection=projection_of(training.projection_kind, training.projection),
             noise=_noise_of(training, self.privacy),
             divisor=divisor,
         )
@@ -146,7 +145,6 @@ class TrainingQuery(AtModel, SteppedQuery):
         self, silo: SiloData, records: Records, capacity: int, rows: int, margin: float
     ) -> LocalTask:
         learner: learning.Learner = silo.learner
-        projection = self.mechanism.projection
         return learning.TrainingTask(
             learner.per_view_model,
             records,
@@ -159,7 +157,7 @@ class TrainingQuery(AtModel, SteppedQuery):
             target_type=learner.target_type,
             views=learner.views,
             precision=self.training.precision,
-            projected=projection.dimension if projection and projection.by_layers else 0,
+            layers=learning.layers_of(self.mechanism.projection),
         )
 
     def _rows(self, silo: SiloData) -> int:
@@ -201,7 +199,8 @@ class TrainingQuery(AtModel, SteppedQuery):
         self, round_parameters: RoundParameters, plan: Plan
     ) -> tuple[Lift | None, bool]:
         """From the projection; of layers only where the model is one of hubbub's."""
-        if round_parameters.projection != LAYERS:
+        projection = self.mechanism.projection
+        if projection is None or not projection.clips_after:
             return learning.lift_of(round_parameters, None), True
         model = _built(plan)
         return (None, False) if model is None else (learning.lift_of(round_parameters, model), True)

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.projections import transform_of
 from hubbub.core.planning.query import Query, QueryState
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.correlated_noise import CorrelatedNoise
 from hubbub.core.protocol.primitives.noise import add_and_round, standard_normal
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.projection.projected_sum import clipped_sum
 from hubbub.core.protocol.round.batches import Groups, Rows, joint_rows, most_rows, poisson_rows
-from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, draw_of
+from hubbub.core.protocol.round.draw import SEED_BYTES, Draw, Lift, Transform, clipped_sum, draw_of
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.core.runs import federated, loop, prepared_study
@@ -88,7 +88,7 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
         def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
             chance = sums.chance(step, parameters)
             rows = sums.rows(silo, chance)
-            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw)
+            total = sums.clipped(task, parameters, rows, chance)
             return loop.Summed(gradient=sums.lifted(total + noise(step), chance))
 
         return summation
@@ -126,6 +126,7 @@ class _Sums:
     counts: Sequence[int] = field(repr=False)  # of records, by silo
     capacities: Sequence[int]
     lift: Lift | None
+    transform: Transform | None
     source: SecureSource = field(repr=False)  # of all that is drawn
     order: bytes = field(repr=False)  # seed of batches that share out all records by epoch
     joint: JointBatches | None = None  # where all draw together
@@ -147,6 +148,7 @@ class _Sums:
             counts=prepared.counts,
             capacities=capacities,
             lift=prepared.lift(round_parameters),
+            transform=transform_of(round_parameters),
             source=source,
             order=source.bytes(SEED_BYTES),
             joint=joint_batches(prepared.plan.main.mechanism, prepared.counts),
@@ -187,7 +189,13 @@ class _Sums:
             batch = np.concatenate(places)
         elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
-        return clipped_sum(self.round_parameters, self.task, parameters, batch, chance.draw)
+        return self.clipped(self.task, parameters, batch, chance)
+
+    def clipped(
+        self, task: LocalTask, parameters: prepared_study.Parameters, rows: Rows, chance: _Chance
+    ) -> Array:
+        """The clipped sum over some rows of a task, without noise."""
+        return clipped_sum(self.transform, task, parameters, rows, chance.draw)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""

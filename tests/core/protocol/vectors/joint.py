@@ -6,7 +6,7 @@ The set-up is that of `pairwise.json`, begun with the digest of the anchors.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -18,7 +18,7 @@ from hubbub.core.protocol.agreement.key_agreement import Session
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES
 from hubbub.core.protocol.projection.matrix import Projection
-from hubbub.core.protocol.projection.projected_sum import LAYERS, draw_key, lift, projection_of
+from hubbub.core.protocol.projection.projected_sum import LAYERS, ProjectedSums, lift
 from hubbub.core.protocol.round.draw import Draw, draw_of
 from hubbub.core.protocol.round.round_parameters import Parameters, decoded
 from hubbub.core.protocol.round.silo import Silo
@@ -109,7 +109,7 @@ def a_round(
     """One attempt with projected sums: model, links, seed, masked vectors, the sum and its lift."""
     check = w.seed_check()
     check.learn_anchors([silo.anchor() for silo in chained.values()])
-    aggregator = w.aggregator(check)
+    aggregator, transform = w.aggregator(check), ProjectedSums(w.round_parameters)
     silos = {
         index: Silo(
             round_parameters=w.round_parameters,
@@ -117,6 +117,7 @@ def a_round(
             masking=w.masking(sessions[index]),
             source=SecureSource(),
             seeds=chained[index],
+            transform=transform,
         )
         for index in SILOS
     }
@@ -132,14 +133,15 @@ def a_round(
         aggregator.receive(masked[-1])
     seed, total = aggregator.attempt.seed, aggregator.attempt.integers()
     assert seed is not None
-    draw, projection = draw_of(seed, ROUND, ATTEMPT, PARAMETERS), projection_of(w.round_parameters)
+    draw, projection = draw_of(seed, ROUND, ATTEMPT, PARAMETERS), transform.matrices()
     found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS)}
     found |= {"parameters": PARAMETERS.astype(float).tolist(), "model": model.hex()}
     found |= {"model_digest": draw.model.hex(), "links": [link.hex() for link in links]}
     found |= {"seed": seed.hex(), "word_bits": 32, "grid_step": w.round_parameters.grid_step}
     found |= {"clip": w.round_parameters.clip, "most_records": w.round_parameters.most_records}
     found |= {"quantum": projection.quantum, "draw_key": projection.key(draw).hex()}
-    found["layers_key"] = draw_key(w.round_parameters, draw).hex()
+    layers = ProjectedSums(replace(w.round_parameters, projection=LAYERS))
+    found["layers_key"] = layers.key(draw).hex()
     found["sums"] = {str(silo): values for silo, values in SUMS.items()}
     found["masked"], found["sum"] = [each.hex() for each in masked], total.tolist()
     found["lifted"] = lift(decoded(w.round_parameters, total), projection, draw).tolist()

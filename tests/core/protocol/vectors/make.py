@@ -46,8 +46,7 @@ from hubbub.core.protocol.primitives.identity import Identity
 from hubbub.core.protocol.primitives.noise import add_noise_and_round
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import Tag, unverified
-from hubbub.core.protocol.round.additive_shares import sealed_shares
-from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.additive_shares import ShareNode, sealed_shares
 from hubbub.core.session.offer import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
@@ -250,7 +249,7 @@ def shared(w: World, sessions: dict[int, Session], model: bytes) -> JSON:
         shares.append(w.forge(index, Tag.SHARE, sealed[node], **where))
     round_parameters = replace(w.round_parameters, full_shares=True)
     arrived = w.forge(0, Tag.ARRIVED, round_parameters.named_payload(SILOS, model), **where)
-    one = ComputeNode(
+    one = ShareNode(
         keys=w.keys[node],
         roster=w.roster,
         round_parameters=round_parameters,

@@ -7,6 +7,7 @@ the aggregator.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol, cast
 
@@ -27,71 +28,65 @@ LAYERS = "layers"  # the kind that is made layer by layer, before records are cl
 class ProjectingTask(LocalTask, Protocol):
     """The same where gradients can be projected layer by layer."""
 
-    def projected_sum(
-        self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
-    ) -> Array:
+    def projected_sum(self, parameters: Parameters, rows: Rows, draw_key: bytes) -> Array:
         """Sum over the rows' records of projected gradients, clipped to norm C after it (P8)."""
 
 
-def projection_of(round_parameters: RoundParameters, rows: int = 0) -> Projection:
-    """The projection of the whole vector that the round parameters state.
+@dataclass(frozen=True)
+class ProjectedSums:
+    """The projection that round parameters state, as a `Transform` of their sums."""
 
-    Args:
-        rows: of a silo's batches, a public number; its sums are put on a grid that fits them all.
+    round_parameters: RoundParameters
 
-    Raises:
-        StudyError: so many records are too many for the model's size.
-    """
-    return Projection(
-        kind=round_parameters.projection,
-        parameters=round_parameters.parameters,
-        dimension=round_parameters.dimension,
-        clip=round_parameters.clip,
-        # P19: without a public number of records the plan assumes one. A silo's rows may be more.
-        records=max(round_parameters.most_records, rows),
-    )
+    @property
+    def clips_after(self) -> bool:
+        """Whether it goes layer by layer (P8 (6))."""
+        return self.round_parameters.projection == LAYERS
 
+    def matrices(self, rows: int = 0) -> Projection:
+        """Those of the whole vector.
 
-def check_rows(round_parameters: RoundParameters, rows: int) -> None:
-    """Refuse, before any record is read, batches of more rows than a projection's grid can hold.
+        Args:
+            rows: of a silo's batches, a public number; its sums are put on a grid that fits them
+                all.
 
-    Raises:
-        StudyError: they have more.
-    """
-    if round_parameters.projection not in ("", LAYERS):
-        projection_of(round_parameters, rows)
+        Raises:
+            StudyError: so many records are too many for the model's size.
+        """
+        stated = self.round_parameters
+        return Projection(
+            kind=stated.projection,
+            parameters=stated.parameters,
+            dimension=stated.dimension,
+            clip=stated.clip,
+            # P19: without a public number of records the plan assumes one. A silo's rows may be
+            # more.
+            records=max(stated.most_records, rows),
+        )
 
+    def check_rows(self, rows: int) -> None:
+        """See `Transform`: more rows than the grid of a projection can hold."""
+        if not self.clips_after:
+            self.matrices(rows)
 
-def draw_key(round_parameters: RoundParameters, draw: Draw) -> bytes:
-    """The public key from which the matrices of a projection layer by layer are made."""
-    return draw.key_of(LAYERS, round_parameters.parameters, round_parameters.dimension)
+    def key(self, draw: Draw) -> bytes:
+        """Of the matrices."""
+        stated = self.round_parameters
+        return draw.key_of(stated.projection, stated.parameters, stated.dimension)
 
+    def clipped_sum(self, task: LocalTask, parameters: Parameters, rows: Rows, draw: Draw) -> Array:
+        """See `Transform`."""
+        # P8 (6): records are clipped after the projection, so C bounds each whatever the matrix is.
+        if self.clips_after:
+            return cast(ProjectingTask, task).projected_sum(parameters, rows, self.key(draw))
+        # P8: a projection is linear, so the sum of clipped records is projected, once. How much
+        # longer a record may have become is charged.
+        # P8 (8): on a grid that follows from public rows, so neighbours' sums are rounded alike.
+        return project(task.clipped_sum(parameters, rows), self.matrices(rows.size), draw)
 
-def clipped_sum(
-    round_parameters: RoundParameters,
-    task: LocalTask,
-    parameters: Parameters,
-    rows: Rows,
-    draw: Draw | None,
-) -> Array:
-    """A silo's clipped sum, (dimension,): each record within C, projected if the rounds are.
-
-    Args:
-        rows: the records in the batch, in their rows.
-        draw: the matrix of the attempt, where there is a projection.
-    """
-    if draw is None or not round_parameters.projection:
-        return task.clipped_sum(parameters, rows)
-    # P8 (6): records are clipped after the projection, so C bounds each whatever the matrix is.
-    if round_parameters.projection == LAYERS:
-        projecting = cast(ProjectingTask, task)
-        key = draw_key(round_parameters, draw)
-        return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
-    # P8: a projection is linear, so the sum of clipped records is projected, once. How much longer
-    # a record may have become is charged.
-    # P8 (8): on a grid that follows from public rows, so neighbours' sums are rounded alike.
-    projection = projection_of(round_parameters, rows.size)
-    return project(task.clipped_sum(parameters, rows), projection, draw)
+    def lift(self, transformed: Array, draw: Draw) -> Array:
+        """See `Transform`."""
+        return lift(transformed, self.matrices(), draw)
 
 
 # The two products with a matrix that is never stored.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -23,7 +24,10 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.primitives.wire import Frame, digest_by_party, doubled_by
+from hubbub.core.protocol.primitives.wire import Frame, Tag, doubled_by
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.round_parameters import Turn, digest_of_shares
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)
@@ -54,11 +58,6 @@ def sealed_shares(
         )
         for node, share in zip(nodes, divided(residues, len(nodes), source), strict=True)
     }
-
-
-def digest_of_shares(place: Place, shares: Mapping[int, bytes]) -> bytes:
-    """SHA-256 over what a node was handed for an attempt: from silo to its SHARE's digest."""
-    return digest_by_party(b"hubbub held v1" + place.model, shares)
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class Collection:
         for silo in self._opened:  # what is open is not kept twice
             self._held[silo] = replace(self._held[silo], sealed=b"")
         digests = {silo: self._held[silo].digest for silo in silos}
-        return frozenset(silos - self._opened.keys()), digest_of_shares(place, digests)
+        return frozenset(silos - self._opened.keys()), digest_of_shares(place.model, digests)
 
     def check_open(self, place: Place, silos: Set[int]) -> None:
         """See that the shares of all these silos were opened."""
@@ -154,3 +153,101 @@ class Collection:
 def _cipher(session: Session, other: int, place: Place, silo: int) -> AESGCM:
     """The cipher of one share; `other` is whom the secret is shared with."""
     return AESGCM(session.secrets[other].share_key(session.transcript, place, silo))
+
+
+# The parties of a round that differ where shares are full.
+
+
+class Sharing(Masking):
+    """A silo's side of the wire where its residues are divided among its nodes.
+
+    Args:
+        source: the silo's randomness.
+        given: as for `Masking`.
+    """
+
+    def __init__(self, *, source: SecureSource, **given: Any) -> None:
+        super().__init__(**given)
+        self._source = source
+        self._shares: dict[int, bytes] = {}
+
+    def shares(self) -> dict[int, bytes]:
+        """By compute node, the SHARE that goes with the last answer; each is handed out once."""
+        shares, self._shares = self._shares, {}
+        return shares
+
+    def _hidden(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        # P4: no masks: all shares but one are uniform and tell nothing of the vector.
+        # P3: a copy of this machine draws the same shares for this MODEL, and others for any other.
+        source = self._source.branch(b"shares" + attempt.model)
+        sealed = sealed_shares(residues, self._session, attempt, source)
+        self._shares = {
+            node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
+        }
+        return self._frame(Tag.MASKED, attempt, 0, attempt.model)
+
+
+class ShareNode(ComputeNode):
+    """A compute node that adds up full shares.
+
+    It says once of an attempt whose shares do not open here. The share of a silo that was shown
+    another MODEL than the one that the aggregator states does not (docs/privacy.md P4).
+
+    Args:
+        given: as for `ComputeNode`.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        numbers = self._round_parameters
+        self._looked = Turn()
+        self._collection = Collection(self._session, numbers.dimension, numbers.word_bits)
+
+    def keep(self, share: bytes) -> None:
+        """Add a silo's full share to those of its attempt.
+
+        Raises:
+            ProtocolError: it is not from a silo that uses this node, not of the length, late, or
+                the silo's second.
+        """
+        frame, sender = self._share_for_me(share)
+        if frame.sender not in self._session.secrets:
+            raise self._no_share(sender)
+        self._check_open_still(frame)
+        self._collection.add(frame, self._round_parameters.read_share(frame, sender), sender)
+
+    def held(self, arrived: bytes) -> bytes:
+        """What this node says of the shares of an attempt, before it is asked for their total.
+
+        Args:
+            arrived: the aggregator's ARRIVED; the shares of all that it names were kept before.
+
+        Returns:
+            HELD: the silos whose shares do not open, and the digest of all these shares.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this node and session, of an
+                attempt that was spoken about or answered, or names a silo whose share did not come.
+        """
+        frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
+        self._check_open_still(frame)
+        users = silos & set(self._session.secrets)
+        # Before the word is used up: shares that were lost on the way may still come.
+        self._collection.check_there(frame.round, frame.attempt, users)
+        # P4: once in an attempt. A word tells of each share whether it opens for one MODEL; a
+        # second one, for another MODEL, would tell more.
+        self._looked.take(frame, self._round_parameters.steps, sender)
+        closed, digest = self._collection.open(place, users)
+        payload = self._round_parameters.named_payload(closed, digest)
+        return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
+
+    def _check_open_still(self, frame: Frame) -> None:
+        if (frame.round, frame.attempt) <= self._turn.last:
+            raise ProtocolError("expected an attempt not answered yet", culprit="relay")
+
+    def _check_there(self, place: Place, silos: Set[int]) -> None:
+        # P4: a silo whose share did not open here is not in this node's total.
+        self._collection.check_open(place, silos)
+
+    def _total_of(self, place: Place, silos: Set[int]) -> ring.Residues:
+        return self._collection.total(place, silos)

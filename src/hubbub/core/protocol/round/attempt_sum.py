@@ -23,12 +23,10 @@ import numpy as np
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
-from hubbub.core.protocol.agreement.key_agreement import Place
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag
-from hubbub.core.protocol.round.additive_shares import digest_of_shares
-from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.round_parameters import RoundParameters, digest_of_shares
 
 Time = tuple[int, int]  # round and attempt
 
@@ -275,9 +273,8 @@ class AttemptSum:
         """Whose shares do not open at a node, which must speak of the very shares it was handed."""
         closed, digest = self.numbers.read_named(frame, sender)
         shares = self._shares[frame.sender]
-        place = Place(round=self.time[0], attempt=self.time[1], model=self.model)
         # A node that was handed others on the way has told the truth about those.
-        if digest != digest_of_shares(place, shares):
+        if digest != digest_of_shares(self.model, shares):
             raise ProtocolError(
                 f"expected {sender} to speak of the shares that it was handed, got other shares",
                 culprit="relay",

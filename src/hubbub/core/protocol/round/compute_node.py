@@ -1,12 +1,11 @@
-"""A compute node's part: the total of the masks, or full shares, of those silos that answered.
+"""A compute node's part: the total of the masks of those silos that answered.
 
 It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
 set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
-aggregator. So it is with its word about shares: of one attempt there is one. It promises the set
-first, and tells a total only when all nodes have promised the same: so it is, too,
-if its machine is set back to an earlier state. Which MODEL it is the aggregator says, and need not
-be believed: the masks of a silo that was shown another are others, and its share does not open
-(docs/privacy.md P4).
+aggregator. It promises the set first, and tells a total only when all nodes have promised the same:
+so it is, too, if its machine is set back to an earlier state. Which MODEL it is the aggregator
+says, and need not be believed: the masks of a silo that was shown another are others (docs/
+privacy.md P4).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Channel, ExpectedFrames, Frame, Tag
-from hubbub.core.protocol.round import additive_shares, round_parameters
+from hubbub.core.protocol.round import round_parameters
 from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
 # What all nodes promise before any of them tells a total: one set of silos in an attempt.
@@ -75,60 +74,26 @@ class ComputeNode:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
         self._channel = session.channel(roster)
-        self._turn, self._looked = Turn(), Turn()
-        self._attendance = PresentThroughout(round_parameters)
-        self._collection = additive_shares.Collection(
-            session, round_parameters.dimension, round_parameters.word_bits
-        )
+        self._turn, self._attendance = Turn(), PresentThroughout(round_parameters)
         # What was promised and is not told yet: the PROMISE, and whose masks for which MODEL.
         self._promised: tuple[Frame, Place, frozenset[int]] | None = None
 
     def keep(self, share: bytes) -> None:
-        """Add a silo's full share to those of its attempt.
+        """Refuse a full share; see `additive_shares.py` for who takes one.
 
         Raises:
-            ProtocolError: it is not from a silo that uses this node, not of the length, late, or
-                the silo's second.
+            ProtocolError: there are none in this study.
         """
-        frame = self._channel.parse(share)
-        sender = self._roster.name(frame.sender)
-        if frame.tag is not Tag.SHARE or frame.receiver != self._session.index:
-            raise ProtocolError(
-                f"expected a SHARE for me, got another {frame.tag.name}", culprit="relay"
-            )
-        if not self._round_parameters.full_shares or frame.sender not in self._session.secrets:
-            raise ProtocolError("expected no SHARE from this party, got one", culprit=sender)
-        if (frame.round, frame.attempt) <= self._turn.last:
-            raise ProtocolError("expected a share of an attempt not answered yet", culprit="relay")
-        self._collection.add(frame, self._round_parameters.read_share(frame, sender), sender)
+        raise self._no_share(self._share_for_me(share)[1])
 
     def held(self, arrived: bytes) -> bytes:
-        """What this node says of the shares of an attempt, before it is asked for their total.
-
-        Args:
-            arrived: the aggregator's ARRIVED; the shares of all that it names were kept before.
-
-        Returns:
-            HELD: the silos whose shares do not open, and the digest of all these shares.
+        """Refuse to say anything of full shares.
 
         Raises:
-            ProtocolError: it is not from the aggregator, not for this node and session, of an
-                attempt that was spoken about or answered, or names a silo whose share did not come.
+            ProtocolError: there are none in this study.
         """
-        frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
-        if (frame.round, frame.attempt) <= self._turn.last:
-            raise ProtocolError("expected an attempt not answered yet", culprit="relay")
-        if not self._round_parameters.full_shares:
-            raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
-        users = silos & set(self._session.secrets)
-        # Before the word is used up: shares that were lost on the way may still come.
-        self._collection.check_there(frame.round, frame.attempt, users)
-        # P4: once in an attempt. A word tells of each share whether it opens for one MODEL; a
-        # second one, for another MODEL, would tell more.
-        self._looked.take(frame, self._round_parameters.steps, sender)
-        closed, digest = self._collection.open(place, users)
-        payload = self._round_parameters.named_payload(closed, digest)
-        return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
+        sender = self._asked(arrived, Tag.ARRIVED)[1]
+        raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
 
     def promise(self, request: bytes) -> bytes:
         """This node's word that in this attempt it tells the total of these silos and of no others.
@@ -144,9 +109,7 @@ class ComputeNode:
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
         users = frozenset(silos & set(self._session.secrets))
-        # P4: a silo whose share did not open here is not in this node's total.
-        if self._round_parameters.full_shares:
-            self._collection.check_open(place, users)
+        self._check_there(place, users)
         # P3: one promise in an attempt, and then for later attempts only; noted before it exists.
         # P25, rule 2: who was not in an earlier set does not come back.
         self._turn.take(frame, self._round_parameters.steps, sender)
@@ -174,10 +137,7 @@ class ComputeNode:
             )
         own, place, users = self._promised
         check_promises(promised, own, self._channel)
-        if self._round_parameters.full_shares:
-            residues = self._collection.total(place, users)
-        else:
-            residues = self._masks(place, users)
+        residues = self._total_of(place, users)
         # Only now: promises that were garbled on the way may come again, for the same bits of a
         # total.
         self._promised = None
@@ -210,7 +170,22 @@ class ComputeNode:
         time, mine = (asked.round, asked.attempt), self._session.index
         return self._channel.frame(tag, mine, payload, receiver=receiver, time=time)
 
-    def _masks(self, place: Place, silos: Set[int]) -> ring.Residues:
+    def _share_for_me(self, data: bytes) -> tuple[Frame, str]:
+        """A SHARE for this node, and who has sent it."""
+        frame = self._channel.parse(data)
+        if frame.tag is not Tag.SHARE or frame.receiver != self._session.index:
+            raise ProtocolError(
+                f"expected a SHARE for me, got another {frame.tag.name}", culprit="relay"
+            )
+        return frame, self._roster.name(frame.sender)
+
+    def _no_share(self, sender: str) -> ProtocolError:
+        return ProtocolError("expected no SHARE from this party, got one", culprit=sender)
+
+    def _check_there(self, place: Place, silos: Set[int]) -> None:
+        """See that there is what the total of these silos is made of; masks follow from keys."""
+
+    def _total_of(self, place: Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
         residues = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
         # P4: for the MODEL that is stated. If the silos were shown another, these are other masks

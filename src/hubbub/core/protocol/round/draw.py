@@ -1,4 +1,4 @@
-"""What is drawn afresh for an attempt from public randomness, and what undoes it at the aggregator.
+"""What is drawn afresh for an attempt from public randomness, and what a transform makes of it.
 
 A transform of sums, such as a random projection, must not have been known when the model was fixed:
 it is drawn from the joint seed and a digest of that model (P8). This file knows no transform.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.primitives.randomness import KEY_BYTES
+from hubbub.core.protocol.round.batches import Rows
+from hubbub.core.protocol.round.local_task import Array, LocalTask
 from hubbub.core.protocol.round.masking import Attempt
 from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
 
@@ -65,8 +65,56 @@ class Draw:
         return whole.digest()[:KEY_BYTES]
 
 
-# From a transformed sum and its draw to the whole sum.
-Lift = Callable[[NDArray[np.float64], Draw], NDArray[np.float64]]
+Lift = Callable[[Array, Draw], Array]  # from a transformed sum and its draw to the whole sum
+
+
+class Transform(Protocol):
+    """What the sums of rounds go through, so that fewer numbers are sent; each attempt has its own.
+
+    Where it `clips_after`, a task transforms each gradient and clips what comes of it; else the sum
+    of clipped gradients is transformed.
+    """
+
+    @property
+    def clips_after(self) -> bool:
+        """Whether records are clipped after it, so that whoever knows the model undoes it."""
+
+    def check_rows(self, rows: int) -> None:
+        """Refuse, before any record is read, batches of more rows than it has room for.
+
+        StudyError: they have more.
+        """
+
+    def clipped_sum(self, task: LocalTask, parameters: Parameters, rows: Rows, draw: Draw) -> Array:
+        """A silo's sum, (dimension,): each record within C, transformed (P14, P8).
+
+        Args:
+            rows: the records in the batch, in their rows.
+        """
+
+    def key(self, draw: Draw) -> bytes:
+        """The public key of what is drawn for an attempt."""
+
+    def lift(self, transformed: Array, draw: Draw) -> Array:
+        """From a sum to the whole one, right on average, unless records are clipped after it."""
+
+
+def clipped_sum(
+    transform: Transform | None,
+    task: LocalTask,
+    parameters: Parameters,
+    rows: Rows,
+    draw: Draw | None,
+) -> Array:
+    """A silo's clipped sum, (dimension,): each record within C, transformed if the rounds are.
+
+    Args:
+        rows: the records in the batch, in their rows.
+        draw: of the attempt, where there is a transform.
+    """
+    if transform is None or draw is None:
+        return task.clipped_sum(parameters, rows)
+    return transform.clipped_sum(task, parameters, rows, draw)
 
 
 def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:

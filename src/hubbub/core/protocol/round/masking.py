@@ -1,7 +1,7 @@
 """How a silo answers: it accepts a new attempt at a round, and hides residues under its masks.
 
-Nothing here touches records or noise; it is the part of a silo that also serves a plain secure sum
-of integers.
+With full shares it divides them instead (`additive_shares.py`). Nothing here touches records or
+noise; it is the part of a silo that also serves a plain secure sum of integers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from hubbub.core.protocol.agreement.key_agreement import Place, Session
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.identity import Keys, Roster
-from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag
-from hubbub.core.protocol.round import additive_shares, round_parameters
+from hubbub.core.protocol.round import round_parameters
 from hubbub.core.protocol.round.round_parameters import PresentThroughout, Turn
 
 
@@ -36,7 +35,6 @@ class Masking:
 
     Args:
         mask_stream: how masks are added (on how many threads); changes speed only.
-        source: the silo's randomness, for full shares only.
     """
 
     def __init__(
@@ -47,15 +45,12 @@ class Masking:
         round_parameters: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
-        source: SecureSource | None = None,
     ) -> None:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._channel = session.channel(roster)
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._attendance = Turn(), PresentThroughout(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
-        self._source = source or SecureSource()
-        self._shares: dict[int, bytes] = {}
 
     def accept(self, model: bytes) -> Attempt:
         """The attempt that the aggregator's MODEL opens; each can be opened once.
@@ -109,8 +104,6 @@ class Masking:
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
         """The MASKED frame with these residues, which it masks and keeps; once per attempt.
 
-        With full shares it has none, and `shares` has what goes to the nodes.
-
         Raises:
             ProtocolError: the attempt was answered already, or is not the newest.
         """
@@ -120,23 +113,16 @@ class Masking:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         # Before anything is made: what fails halfway is not made a second time.
         self._masked = number
-        # P4: no masks then: all shares but one are uniform and tell nothing of the vector.
-        if self._round_parameters.full_shares:
-            # P3: a copy of this machine draws the same shares for this MODEL, and others for any
-            # other.
-            source = self._source.branch(b"shares" + attempt.model)
-            sealed = additive_shares.sealed_shares(residues, self._session, attempt, source)
-            self._shares = {
-                node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
-            }
-            return self._frame(Tag.MASKED, attempt, 0, attempt.model)
-        self._add_masks(attempt, residues)
-        return self._frame(Tag.MASKED, attempt, 0, ring.final_bytes(residues), attempt.model)
+        return self._hidden(attempt, residues)
 
     def shares(self) -> dict[int, bytes]:
-        """By compute node, the SHARE that goes with the last answer; each is handed out once."""
-        shares, self._shares = self._shares, {}
-        return shares
+        """By compute node, what goes with the last answer besides: nothing."""
+        return {}
+
+    def _hidden(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        """The MASKED frame that hides them."""
+        self._add_masks(attempt, residues)
+        return self._frame(Tag.MASKED, attempt, 0, ring.final_bytes(residues), attempt.model)
 
     def _frame(
         self,

@@ -10,7 +10,7 @@ answered; a HELD is a bitmap and the digest of the shares that it speaks of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
@@ -22,12 +22,29 @@ from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.agreement.joint_seed import SeedCheck
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES, SHARE_SEAL_BYTES
-from hubbub.core.protocol.primitives.wire import Channel, Frame, bits_of, doubled_by, set_of
+from hubbub.core.protocol.primitives.wire import (
+    Channel,
+    Frame,
+    bits_of,
+    digest_by_party,
+    doubled_by,
+    set_of,
+)
 
 Parameters = NDArray[np.float32]
 
 _ROW_BYTES = 4
 _BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
+
+
+def digest_of_shares(model: bytes, shares: Mapping[int, bytes]) -> bytes:
+    """SHA-256 over what a node was handed for an attempt.
+
+    Args:
+        model: digest of the MODEL that the shares answer.
+        shares: from silo to its SHARE's digest.
+    """
+    return digest_by_party(b"hubbub held v1" + model, shares)
 
 
 @dataclass(frozen=True, kw_only=True)

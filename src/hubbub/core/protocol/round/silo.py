@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
-from hubbub.core.protocol.projection import projected_sum
 from hubbub.core.protocol.round.batches import Batches, batches_of
-from hubbub.core.protocol.round.draw import draw_for
+from hubbub.core.protocol.round.draw import Transform, clipped_sum, draw_for
 from hubbub.core.protocol.round.local_task import LocalTask
 from hubbub.core.protocol.round.masking import Attempt, Masking
 from hubbub.core.protocol.round.noise_share import noise_share_of
@@ -42,9 +41,10 @@ class Silo:
         seeds: the silo's part of the joint seeds, where the round parameters need them.
         check: raises if what an attempt is asked at cannot be, as far as this silo knows.
         batches: where all silos draw together; None where this one draws alone.
+        transform: of sums; None where all of their numbers are sent.
 
     Raises:
-        StudyError: batches have more rows than a sum of the projection can hold.
+        StudyError: batches have more rows than the transform has room for.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class Silo:
         seeds: JointSeed | None = None,
         check: Callable[[Attempt], None] = lambda _: None,
         batches: Batches | None = None,
+        transform: Transform | None = None,
     ) -> None:
         self._round_parameters, self._task = round_parameters, task
+        self._transform = transform
         self._masking, self._source, self._seeds = masking, source, seeds
         self._check = check
         self._accepted: Attempt | None = None
@@ -66,7 +68,10 @@ class Silo:
         self._noise = noise_share_of(round_parameters)
         # P25: groups are drawn here, once in a session and for places, whatever records there are.
         self.batches = batches or batches_of(round_parameters, task.capacity, source)
-        projected_sum.check_rows(round_parameters, self.batches.most)  # P8, P19
+        # P8: what the plan has charged as projected is projected.
+        assert (transform is None) == (not round_parameters.projection), "as stated"  # noqa: S101
+        if transform is not None:
+            transform.check_rows(self.batches.most)  # P8, P19
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -126,7 +131,7 @@ class Silo:
         task, numbers = self._task, self._round_parameters
         draw = draw_for(numbers, attempt, self._seed)  # P8
         rows = self.batches.rows(source, task.count, attempt, self._seed)  # P1, P9, P25; P19
-        total = projected_sum.clipped_sum(numbers, task, attempt.parameters, rows, draw)  # P14, P8
+        total = clipped_sum(self._transform, task, attempt.parameters, rows, draw)  # P14, P8
         residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding
         del total  # as large as two frames, which are made now
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
