@@ -42,7 +42,7 @@ def option_rows(plan: Mapping[str, Any]) -> list[PlanRow]:
     Args:
         plan: as `Plan.to_dict` gives it, perhaps from a run's folder.
     """
-    return [PlanRow(**one) for one in plan["rows"]]
+    return [PlanRow(**one) for one in plan.get("rows", ())]
 
 
 @dataclass(frozen=True, kw_only=True)
