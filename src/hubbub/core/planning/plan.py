@@ -42,7 +42,7 @@ def option_rows(plan: Mapping[str, Any]) -> list[PlanRow]:
     Args:
         plan: as `Plan.to_dict` gives it, perhaps from a run's folder.
     """
-    return [PlanRow(**one) for one in plan.get("rows", ())]
+    return [PlanRow(**one) for one in plan.get("asked", ())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +297,7 @@ class Plan:
             options["mask_graph"] = graph = noise_shares.to_dict(parties)
             rows += noise_shares.mask_graph_rows(graph)
         rows += [row for query in self.queries for row in query.query.plan_rows(query, records)]
-        return {**options, "rows": [row._asdict() for row in rows]}
+        return {**options, "asked": [row._asdict() for row in rows]}
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""
