@@ -12,7 +12,7 @@ import pytest
 
 from hubbub.core.errors import HubbubError
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.additive_shares import Sharing
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.in_process import federate
@@ -73,16 +73,16 @@ class Given:
 def test_a_bad_share_costs_one_attempt_and_one_charge_in_one_process(
     spoil: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, charges = Masking.shares, Counter[int]()
+    made, charges = Sharing.shares, Counter[int]()
 
-    def shares(self: Masking) -> dict[int, bytes]:
+    def shares(self: Sharing) -> dict[int, bytes]:
         frames = made(self)
         if self._session.index == 2:
             seal = lambda frame: frame.sealed(self._keys)  # noqa: E731
             frames = {n: spoil(unverified(one), seal) for n, one in frames.items()}
         return frames
 
-    monkeypatch.setattr(Masking, "shares", shares)
+    monkeypatch.setattr(Sharing, "shares", shares)
     round_parameters = RoundParameters(
         dimension=5,
         parameters=1,
