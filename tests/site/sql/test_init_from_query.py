@@ -7,8 +7,10 @@ from __future__ import annotations
 import csv
 import re
 import sqlite3
+from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -17,10 +19,11 @@ import pytest
 from hubbub import Study
 from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.cell_stream import CellStream
+from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import meant_by_truth
 from hubbub.desk.drafting.column_draft import column_draft
-from hubbub.desk.drafting.raw_table import MOST_ROWS, raw_of
+from hubbub.desk.drafting.raw_table import MOST_ROWS, Fault, raw_of
 from hubbub.desk.drafting.table_check import checked
 
 QUERY = """SELECT p.pid, p.age, p.sex, p.died, v.n FROM patients p
@@ -209,6 +212,25 @@ def test_what_is_missing_beside_a_query_is_said(
     assert main(["init", *arguments, "--target", "died"]) != 0
     assert "expected" in capsys.readouterr().err
     assert not Path("study.toml").exists()
+
+
+def test_a_silo_whose_name_no_study_can_have_is_named_before_anything_is_asked(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = Path("sources.toml").read_text()
+    Path("sources.toml").write_text(text.replace("[north]", '["North Clinic"]'))
+    assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 2
+    assert "sources.toml that a study can have" in (said := capsys.readouterr().err)
+    assert "got North Clinic; rename" in said
+
+
+def test_the_next_step_is_at_the_silo_whose_database_is_at_fault_not_at_one_of_its_letters():
+    options = Namespace(out="study.toml", tidy=None, query="query.sql", data=Path())
+    tables = [SimpleNamespace(origin=f"the database of {name}") for name in "ab"]
+    made, fault = SimpleNamespace(parties=("a", "b"), tables=tables), "the database of b"
+    faults = [Fault(file=fault, what="it is odd", remedy="mend it")]
+    _, command = drafting_commands._next(options, made, faults, is_ready=False)
+    assert command[2:4] == ["--silo", "b"]
 
 
 def test_of_very_many_rows_the_first_are_looked_at():

@@ -466,7 +466,10 @@ def _next(
         words = "a run still refuses what is marked as wrong above"
         return f"{words}: correct it, and check again with", ["check", out]
     if options.query:
-        party = next(name for name in made.parties if any(name in fault.file for fault in faults))
+        faulty = {fault.file for fault in faults if fault.refused}
+        silos = zip(made.parties, made.tables, strict=False)
+        named = (name for name, table in silos if table.origin in faulty)
+        party = next(named, made.parties[0])
         words = "correct them in the database, or let each site map its own, beginning with"
         mapping = ["--mapping", str(options.data / "mapping.toml")]
         command = ["check", out, "--silo", party, "--data", str(options.data), *mapping]

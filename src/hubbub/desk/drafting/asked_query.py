@@ -10,6 +10,7 @@ from hubbub.core.disk import read_text
 from hubbub.core.errors import DataError, UserError
 from hubbub.core.study.data import Data
 from hubbub.core.study.extract import SOURCES, home_of
+from hubbub.core.study.parties import is_name, is_reserved
 from hubbub.core.study.source import TableSource, table_source
 from hubbub.desk.drafting.raw_table import raw_of
 from hubbub.desk.drafting.survey import Survey, survey_of
@@ -20,9 +21,9 @@ class AskedQuery:
     """A query that a study is drafted from."""
 
     query: str  # one SELECT
-    # that it reads, each with the column that says whose a row is
+    # those that it reads, each with its column that holds the person's key
     tables: tuple[tuple[str, str], ...]
-    patient: str  # the column of its result that is that key
+    patient: str  # the column of its result that holds this key
 
     @classmethod
     def of(cls, path: Path, stated: Sequence[str], patient: str | None) -> AskedQuery:
@@ -46,23 +47,29 @@ class AskedQuery:
     @property
     def data(self) -> Data:
         """What a study says of it."""
-        kind = _databases().Settings
-        assert kind is not None, "a query is asked by its keys"  # noqa: S101
-        request = kind(query=self.query, tables=self.tables)
+        settings = _databases().Settings
+        assert settings is not None, "a query is asked by its keys"  # noqa: S101
+        request = settings(query=self.query, tables=self.tables)
         return Data(source=_SQL, request=request, patient=self.patient)
 
     def surveyed(self, folder: Path) -> Survey:
         """What the query gives at each silo that a folder's `sources.toml` names.
 
         Raises:
-            DataError: there is none, or a database does not answer.
+            DataError: there is none, no study can have a silo of that name, or a database does not
+                answer.
         """
         home, source = home_of(folder), _databases()
-        silos = source.parties(folder)
+        silos, path = source.parties(folder), (home / SOURCES).resolve()
         if not silos:
             raise DataError(
-                f"expected a silo's database in {(home / SOURCES).resolve()}, found none; write "
+                f"expected a silo's database in {path}, found none; write "
                 '[north] and url = "duckdb:///registry.duckdb" there'
+            )
+        if odd := [name for name in silos if not is_name(name) or is_reserved(name)]:
+            raise DataError(
+                f"expected names of silos in {path} that a study can have, such as north or "
+                f"clinic-2, got {', '.join(odd)}; rename these there"
             )
         raw = [raw_of(source.stream(self.data, silo, home)) for silo in silos]
         return survey_of(raw, [Path(f"{silo}.csv") for silo in silos])
