@@ -149,13 +149,13 @@ class TrainingTask(_Task):
         views: of each record, which the model then sees as a `UnitModel` of so many places, or of
             so many for each place of a patient; None: the record itself.
         precision: of forward and backward on a device, as `hubbub.learning.clipped_sum` takes it.
-        layers: what makes the projection by which `projected_sum` is going to be asked for; None:
-            `clipped_sum` is.
+        layers: makes the model's projection, through which `projected_sum` is going to be asked
+            for; None: `clipped_sum` is.
 
     Raises:
         UserError: there is no such device.
         ModelError: the model cannot take made-up records of this shape.
-        StudyError: there is no loss for the records' targets.
+        StudyError: there is no loss for the records' targets, or the projection does not fit.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Flatten(0))
     >>> records = Records(
@@ -238,7 +238,7 @@ class TrainingTask(_Task):
         Raises:
             DataError: as for `clipped_sum`.
         """
-        assert self._layers is not None, "it was made for this"  # noqa: S101
+        assert self._layers is not None, "the task was made with layers"  # noqa: S101
         projected = partial(self._layers.clipped_sum, self._model, draw_key=draw_key)
         return self._total(projected, parameters, rows, self._layers.dimension)
 

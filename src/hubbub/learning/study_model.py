@@ -1,4 +1,4 @@
-"""What of a study everybody can make alike, without any records: model, goal, projections.
+"""What of a study everybody can make alike, without any records: model, target, projections.
 
 The aggregator makes it to run a study, and whoever verifies one makes it again.
 """
@@ -248,7 +248,7 @@ def per_view_model(study: Study, model: nn.Module, views: Views | None) -> nn.Mo
 
 
 def layers_of(projection: Projection | None) -> Callable[[nn.Module], LayerProjection] | None:
-    """What projects a model's gradients, layer by layer; None where sums are, or nothing is."""
+    """What makes a model's projection layer by layer; None where sums are projected, or nothing."""
     if projection is None or not projection.clips_after:
         return None
     return partial(LayerProjection.of, dimension=projection.dimension)

@@ -431,6 +431,20 @@ def test_p19_a_silo_of_more_records_than_the_plan_assumed_projects_any_sum(times
     np.testing.assert_allclose(np.abs(total), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_p8_a_silo_projects_what_the_round_parameters_state_and_nothing_else(
+    is_stated: bool,
+) -> None:
+    with pytest.raises(StudyError, match="expected the projection that the round parameters state"):
+        Silo(
+            round_parameters=PROJECTED if is_stated else world().round_parameters,
+            task=Alike(3),
+            masking=None,  # type: ignore[arg-type]
+            source=SecureSource(),
+            transform=None if is_stated else ProjectedSums(PROJECTED),
+        )
+
+
 def test_p19_a_silo_whose_rows_no_grid_holds_is_refused_before_a_record_is_read() -> None:
     with pytest.raises(StudyError, match="expected sums that fit a grid"):
         Silo(

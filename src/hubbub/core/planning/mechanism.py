@@ -65,7 +65,7 @@ class StepNoise(Protocol):
         """
 
     def shown(self, numbers: int | None) -> Mapping[str, Any]:
-        """What a plan shows of it, by its option's key (`plan.py`), for such sums."""
+        """What a plan states of it, under its option's key, for sums of so many numbers."""
 
     def rows(self, numbers: int | None) -> list[PlanRow]:
         """The same for people."""

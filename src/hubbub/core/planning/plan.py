@@ -277,7 +277,7 @@ class Plan:
         }
 
     def _options_to_dict(self) -> dict[str, Any]:
-        """What the options that are used say of themselves; the first two are there always."""
+        """What the options that are used state, and their rows for people."""
         main, parties, records = self.main, self.study.parties, self.study.data.records
         projected, noise = accounts.account_of(self.mechanism).projected, self.mechanism.noise
         batches = asdict(self.joint_batches) if self.joint_batches else None

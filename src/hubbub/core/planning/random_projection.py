@@ -22,7 +22,7 @@ from hubbub.core.privacy.projected_step import (
     release_by_signs,
     release_projected,
 )
-from hubbub.core.protocol.projection.matrix import Projection
+from hubbub.core.protocol.projection import matrix
 from hubbub.core.protocol.projection.projected_sum import LAYERS
 
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
@@ -38,7 +38,7 @@ UNPROJECTED = "as without projection: records are clipped after it, P8 (6)"
 
 @dataclass(frozen=True, kw_only=True)
 class RandomProjection:
-    """What a mechanism says of its projection.
+    """What a mechanism says of its projection, as a `Projection` of `projections.py`.
 
     Args:
         kind: of the matrices, "gaussian", "sign" or "layers".
@@ -73,7 +73,9 @@ class RandomProjection:
             )
         if parameters and not self.clips_after:
             # P8 (8): the grid fits such batches, and what it rounds the quarter of the margin.
-            Projection(kind=self.kind, parameters=parameters, dimension=k, clip=clip, records=rows)
+            matrix.Projection(
+                kind=self.kind, parameters=parameters, dimension=k, clip=clip, records=rows
+            )
 
     def entries_failure(self, parameters: int, steps: int) -> float:
         """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
@@ -140,7 +142,7 @@ class RandomProjection:
 
 @dataclass(frozen=True, kw_only=True)
 class Projected:
-    """How the random projection of a mechanism is charged.
+    """How the random projection of a mechanism is charged, as a `Charged` of `projections.py`.
 
     Args:
         kind: of the matrices, "gaussian", "sign" or "layers".

@@ -4,8 +4,8 @@ It holds nothing but keys. It answers once for a round and attempt, for one MODE
 set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
 aggregator. It promises the set first, and tells a total only when all nodes have promised the same:
 so it is, too, if its machine is set back to an earlier state. Which MODEL it is the aggregator
-says, and need not be believed: the masks of a silo that was shown another are others (docs/
-privacy.md P4).
+says, and need not be believed: the masks of a silo that was shown another are others
+(docs/privacy.md P4).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hubbub.core.errors import ProtocolError
+from hubbub.core.errors import ProtocolError, StudyError
 from hubbub.core.protocol.agreement.joint_seed import JointSeed
 from hubbub.core.protocol.primitives.randomness import SecureSource
 from hubbub.core.protocol.round.batches import Batches, batches_of
@@ -44,7 +44,8 @@ class Silo:
         transform: of sums; None where all of their numbers are sent.
 
     Raises:
-        StudyError: batches have more rows than the transform has room for.
+        StudyError: batches have more rows than the transform has room for, or it is there and the
+            round parameters state none, or the other way round.
     """
 
     def __init__(
@@ -69,7 +70,11 @@ class Silo:
         # P25: groups are drawn here, once in a session and for places, whatever records there are.
         self.batches = batches or batches_of(round_parameters, task.capacity, source)
         # P8: what the plan has charged as projected is projected.
-        assert (transform is None) == (not round_parameters.projection), "as stated"  # noqa: S101
+        if (transform is None) == bool(round_parameters.projection):
+            raise StudyError(
+                "expected the projection that the round parameters state, or none with none, got "
+                "another; make it from them"
+            )
         if transform is not None:
             transform.check_rows(self.batches.most)  # P8, P19
 
