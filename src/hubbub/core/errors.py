@@ -8,6 +8,7 @@
     ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
     ├── AttestationError       evidence of an attested party that does not hold (`rule` says why)
     ├── BudgetError            a cap, or the number of attempts that was planned, refuses the next
+    │   ├── NoRoomError        the study has to wait for others, which a cap lets through
     │   └── SpentError         the study itself is over: no cap would let in another attempt
     ├── EffortError            checking a stranger's numbers would take longer than was allowed
     └── IntegrityError         something stored was altered, truncated or cannot be read back

@@ -113,11 +113,12 @@ class AttestedSession(Channel):
         """
         shown = self._payloads(frames, Tag.EVIDENCE, self.attested(silos), 1, _MOST_EVIDENCE)
         evidence = [self._checked(index, shown[index], nonces) for index in sorted(shown)]
-        quotes, collateral = (
-            hashlib.sha256(f"hubbub {word} v1".encode() + b"".join(one)).digest()
-            for word, one in zip(("quotes", "collateral"), zip(*evidence, strict=True), strict=True)
+        quotes, collateral = zip(*evidence, strict=True)
+        return AttestedHashes(
+            quotes=hashlib.sha256(b"hubbub quotes v1" + b"".join(quotes)).digest(),
+            collateral=hashlib.sha256(b"hubbub collateral v1" + b"".join(collateral)).digest(),
+            policy=self.attests.policy,
         )
-        return AttestedHashes(quotes, collateral, self.attests.policy)
 
     def context(self, frames: Sequence[bytes], nonces: bytes, silos: Set[int]) -> bytes:
         """What all must have seen alike; raises as `checked`."""
@@ -160,7 +161,7 @@ def digest_of(nonces: dict[int, bytes]) -> bytes:
 
 
 class AttestationExchange:
-    """One party's part in it."""
+    """One party's part in a set-up with evidence."""
 
     def __init__(
         self, session: AttestedSession, keys: Keys, index: int, source: SecureSource

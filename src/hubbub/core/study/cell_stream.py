@@ -91,7 +91,8 @@ def _part(path: Path) -> Iterator[Cells]:
         yield from reading(file)
         return
     raise DataError(
-        f"expected a readable part {path.name}, found it damaged or too densely packed; write it"
+        f"expected a readable part {path.name}, found it damaged or too densely packed; write it "
+        "anew"
     )
 
 
@@ -145,7 +146,7 @@ class ColumnMapping:
         """
         if not text:
             return text
-        spellings = {canonical(own): studys for own, studys in self.spellings}
+        spellings = {canonical(of_site): of_study for of_site, of_study in self.spellings}
         if (spelled := spellings.get(canonical(text))) is not None:
             return spelled
         if self.date:
@@ -179,15 +180,15 @@ def mapping_of(
     table = None
     with suppress(OSError, ValueError):
         table = toml_table(read_text(path))
-    own = (table or {}).get(party, {})
-    tables = own.values() if isinstance(own, dict) else [None]
+    site = (table or {}).get(party, {})
+    tables = site.values() if isinstance(site, dict) else [None]
     if table is None or not all(isinstance(column, dict) for column in tables):
         raise UserError(
             f"expected a table for each silo and column in {path}, such as [{party}.age], found "
             "something else; fix it"
         )
     mapping = {
-        name: _column(Section(f"{party}.{name}", column, _KEYS)) for name, column in own.items()
+        name: _column(Section(f"{party}.{name}", column, _KEYS)) for name, column in site.items()
     }
     if patient in mapping and mapping[patient] != ColumnMapping(source=mapping[patient].source):
         raise UserError(
@@ -195,7 +196,9 @@ def mapping_of(
             "make one patient of several; remove it, and mend keys at the source"
         )
     gaps = {column.name: frozenset(map(canonical, column.missing)) for column in columns}
-    return {name: replace(own, gaps=gaps.get(name, own.gaps)) for name, own in mapping.items()}
+    return {
+        name: replace(column, gaps=gaps.get(name, column.gaps)) for name, column in mapping.items()
+    }
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
@@ -205,9 +208,9 @@ def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
         # A column of the study's name that is not the mapped one has another unit or meaning.
         mapped_cells.pop(name, None)
         if column.source in cells:
-            own: Sequence[str] = cells[column.source]
-            becomes = {text: column.cell(text) for text in set(own)}
-            mapped_cells[name] = [becomes[text] for text in own]
+            texts: Sequence[str] = cells[column.source]
+            cell_of = {text: column.cell(text) for text in set(texts)}
+            mapped_cells[name] = [cell_of[text] for text in texts]
     return mapped_cells
 
 

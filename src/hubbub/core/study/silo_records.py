@@ -180,9 +180,10 @@ def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
     """The cells of a built-in source; beside a model, without its test set."""
     public = set_source(study.data.source)
     assert public is not None, "cells come from files or from a public set"  # noqa: S101
+    source, name = public
     options = ({"split": 0} if study.trains else {}) | dict(study.data.options)
     try:
-        return dict(public[0].cells(public[1])(party, **options))
+        return dict(source.cells(name)(party, **options))
     except TypeError:
         raise StudyError(
             f"expected data.options that {study.data.source} takes, got {sorted(options)}; "
@@ -195,9 +196,10 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
 
     Without columns all but the target are numbers, used as they are.
     """
-    public = set_source(study.data.source)
-    if public and public[0].function(public[1]):  # who asks for its records hears that it is none
-        return public[0].encoding(public[1])
+    if public := set_source(study.data.source):
+        source, name = public
+        if source.function(name):  # a name that it lacks is refused where records are read
+            return source.encoding(name)
     return study.data.features, study.data.target
 
 
@@ -264,16 +266,16 @@ def check_kept(study: Study, party: str, folder: Path) -> None:
         )
 
 
-def over(study: Study, party: str, folder: Path) -> None:
+def forget(study: Study, party: str, folder: Path) -> None:
     """Remove what was kept of a silo's records for a study that is over here."""
     if study.data.is_extracted:
         extract.forget(study.id, party, home_of(folder))
 
 
-def read_anew(study: Study, folder: Path) -> None:
-    """Remove what was kept of every silo: a run in one process that begins reads once more."""
+def forget_all(study: Study, folder: Path) -> None:
+    """The same of every silo: a run in one process that begins reads its records once more."""
     for name in study.parties.names:
-        over(study, name, folder)
+        forget(study, name, folder)
 
 
 def file_of(study: Study, party: str, folder: Path) -> Path | None:
@@ -286,8 +288,8 @@ def file_of(study: Study, party: str, folder: Path) -> Path | None:
 def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path, data: Data) -> Cells:
     """The cells of a file as the study names and spells them, by the site's mapping if any."""
     # A test file is everybody's, and no site's mapping is about it.
-    home, own = home_of(folder), party != TEST
-    mapping = mapping_of(party, home, data.patient, data.columns) if own else {}
+    is_test = party == TEST
+    mapping = {} if is_test else mapping_of(party, home_of(folder), data.patient, data.columns)
     return mapped(read_cells(path, sources_of(named, mapping)), mapping)
 
 

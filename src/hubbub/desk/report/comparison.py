@@ -247,7 +247,7 @@ def rehearse(
     [2, 2]
     """
     Study.expect(study)
-    silo_records.read_anew(study, Path())
+    silo_records.forget_all(study, Path())
     prepared = prepare(study, device=device)
     results = []
     for _ in range(repeats):

@@ -121,7 +121,7 @@ def run(
     """
     Study.expect(study)
     preparing.check_wanted(study, out, baseline, audit)
-    silo_records.read_anew(study, Path())
+    silo_records.forget_all(study, Path())
     prepared = prepare(study, plan, device)
     with telling(progress, study) as after_step, logged(log, study, baseline) as metric_log:
         return run_prepared(

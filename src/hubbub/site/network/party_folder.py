@@ -300,7 +300,7 @@ class PartyFolder:
         try:
             capacity = capacity_of(study, self.name, units)
         except DataError:
-            silo_records.over(study, self.name, folder)
+            silo_records.forget(study, self.name, folder)
             raise
         if study.data.is_extracted:
             self._approval(study.id).note_read(home_of(folder).resolve())

@@ -352,7 +352,7 @@ class SiloEndpoint(Endpoint):
 
     def end(self, study: Study) -> None:
         """See `Endpoint.end`; what was kept of the records for it is removed."""
-        silo_records.over(study, self.party_folder.name, self._data)
+        silo_records.forget(study, self.party_folder.name, self._data)
         super().end(study)
 
     def _last_word(self, study: Study, listed: set[bytes]) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def parse(data: FrameBytes, roster: Roster, *, study: bytes, session: bytes) -> 
     data = _unchanging(data)
     # The same bytes come to everybody, as a model of megabytes does: they are taken apart once.
     is_broadcast = data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
-    frame = _once(data) if is_broadcast else _hashed(data)
+    frame = _shared(data) if is_broadcast else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
@@ -367,7 +367,7 @@ _split_large = lru_cache(maxsize=1)(_hashed)
 _split_small = lru_cache(maxsize=1 << 12)(_hashed)
 
 
-def _once(data: FrameBytes) -> Frame:
+def _shared(data: FrameBytes) -> Frame:
     """What is in a frame that comes to everybody."""
     if isinstance(data, memoryview):  # it came from another machine
         return _hashed(data)
@@ -397,14 +397,14 @@ def set_of(bits: bytes | memoryview, count: int, sender: str) -> frozenset[int]:
         ProtocolError: naming the sender; they are no set of so many silos.
     """
     fits = len(bits) == (count + 7) // 8
-    chosen = _found(bytes(bits), count) if fits else None
+    chosen = _members(bytes(bits), count) if fits else None
     if chosen is None:
         raise ProtocolError(f"expected a set of at most {count} silos, got another", culprit=sender)
     return chosen
 
 
 @lru_cache(maxsize=4)
-def _found(bits: bytes, count: int) -> frozenset[int] | None:
+def _members(bits: bytes, count: int) -> frozenset[int] | None:
     """The set, None if it is not one; all silos of one process are sent the same."""
     flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
     # A set has one spelling, so sets are equal where their bytes or digests are.

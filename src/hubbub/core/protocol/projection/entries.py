@@ -42,7 +42,7 @@ _COS = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0]
 
 
 class Gaussian:
-    """The reference kind."""
+    """Products with a matrix of Gaussian entries: the paper's own kind, and the slower one."""
 
     def project(self, whole: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
         """The k sums of d whole numbers times Gaussian entries."""
@@ -88,7 +88,7 @@ def _entries(
         yield slice(start, used), entries[: used - start]
 
 
-def normal_pairs(blocks: NDArray[np.uint32], one: matrix.Array, other: matrix.Array) -> None:
+def normal_pairs(blocks: NDArray[np.uint32], first: matrix.Array, second: matrix.Array) -> None:
     """Overwrite two arrays of n with N(0, 1) in steps of 2^-20, from n AES blocks (n, 4)."""
     angle = blocks[:, 3]
     turn = (angle >> 2).astype(np.float64)
@@ -99,10 +99,10 @@ def normal_pairs(blocks: NDArray[np.uint32], one: matrix.Array, other: matrix.Ar
     sine, cosine = _series(square, _SIN), _series(square, _COS)
     sine *= turn
     radius = _radius(blocks)
-    np.subtract(cosine, sine, out=one)
-    np.add(cosine, sine, out=other)
+    np.subtract(cosine, sine, out=first)
+    np.add(cosine, sine, out=second)
     signs = angle.astype(np.uint64)
-    for entries, bits in ((one, signs << 63), (other, (signs >> 1) << 63)):
+    for entries, bits in ((first, signs << 63), (second, (signs >> 1) << 63)):
         np.multiply(entries, radius, out=entries)
         np.rint(entries, out=entries)
         entries.view(np.uint64)[...] |= bits
@@ -197,7 +197,7 @@ _LOW = _characters(0).reshape(COLUMNS, -1, _STRIP).swapaxes(0, 1)  # (8, 20, 32)
 
 
 class Signs:
-    """The fast kind."""
+    """Products with a matrix of signs, the fast kind."""
 
     def project(self, whole: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
         """The k signed sums of d whole numbers."""

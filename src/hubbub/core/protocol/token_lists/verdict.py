@@ -253,7 +253,7 @@ def verdict(
     list_context = evidence.list_context
     silos, sizes = list_context.roster.silos, evidence.rules.key_bytes
     complained = list_context.complaint(complaint)
-    _compared(evidence, complained)
+    _check_complaint(evidence, complained)
     publics = evidence.payloads(evidence.keys, Tag.MIX_KEY, sizes)
     privates = evidence.payloads(opened, Tag.MIX_OPENED, sizes)
     # Keys before layers: under a false key the forms of others would seem not to open.
@@ -263,10 +263,8 @@ def verdict(
     places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
     # Then as the list was made: the first layer that is not as it should be names its maker.
     layer_input = _input(evidence, places[0])
-    for layer in silos:
+    for layer in silos[: len(evidence.names)]:
         if isinstance(layer_input, Verdict):
-            return layer_input
-        if layer > len(evidence.names):
             break
         layer_input = _peeled(
             evidence, layer_input, layer, privates[layer], places[layer], executor
@@ -276,7 +274,7 @@ def verdict(
     return evidence.blamed("it complained about a list that is as it should be", complained.sender)
 
 
-def _compared(evidence: PublishedFrames, complaint: Frame) -> None:
+def _check_complaint(evidence: PublishedFrames, complaint: Frame) -> None:
     """See that the complaint is about a list that is here, and is the one that its sender saw."""
     step, list_context = complaint.attempt, evidence.list_context
     if step >= len(evidence.names):
@@ -300,10 +298,10 @@ def _input(evidence: PublishedFrames, place: bytes) -> _List | Verdict:
         if onion_layers.named(place, forms[index], size) != names[index]:
             return evidence.blamed(_MISNAMED, index)
     owners = np.repeat(list(silos), list(evidence.counts))
-    whole = onion_layers.names_in(b"".join(names.values()))
-    if alike := token_list.doubled(whole, owners):
+    all_names = onion_layers.names_in(b"".join(names.values()))
+    if alike := token_list.doubled(all_names, owners):
         return evidence.blamed("its form is there twice", *alike)
-    return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
+    return _List(names=all_names, forms=b"".join(forms.values()), owners=owners)
 
 
 def _peeled(
@@ -316,31 +314,31 @@ def _peeled(
 ) -> _List | Verdict:
     """The list that a mixer's key makes of the one before, held against what it published."""
     size = onion_layers.form_bytes(len(evidence.counts) - layer + 1)
-    done = onion_layers.peeled(private, place, before.forms, size, executor)
-    if done.bad:
+    peeled = onion_layers.peeled(private, place, before.forms, size, executor)
+    if peeled.bad:
         # All lists before are what their keys make of one another, so its owner has put this layer
         # on.
-        owner = int(before.owners[done.bad[0]])
+        owner = int(before.owners[peeled.bad[0]])
         return evidence.blamed(f"its token does not open at layer {layer}", owner)
-    names = onion_layers.names_in(done.names)
+    names = onion_layers.names_in(peeled.names)
     if alike := token_list.doubled(names, before.owners):
         return evidence.blamed(f"its tokens are alike inside layer {layer}", *alike)
     order = np.argsort(names)
-    forms = onion_layers.forms_in(done.forms, size - onion_layers.LAYER_BYTES)
-    right = _List(names=names[order], forms=forms[order].tobytes(), owners=before.owners[order])
-    return _differs(evidence, right, layer) or right
+    forms = onion_layers.forms_in(peeled.forms, size - onion_layers.LAYER_BYTES)
+    expected = _List(names=names[order], forms=forms[order].tobytes(), owners=before.owners[order])
+    return _differs(evidence, expected, layer) or expected
 
 
-def _differs(evidence: PublishedFrames, right: _List, layer: int) -> Verdict | None:
+def _differs(evidence: PublishedFrames, expected: _List, layer: int) -> Verdict | None:
     """The mixer's guilt, if it published anything but this list."""
     if layer >= len(evidence.names):
         return None
     sizes = evidence.rules.names_bytes(layer)
     names = evidence.payloads(evidence.names[layer], Tag.MIX_NAMES, sizes, layer)
-    if names[layer] != right.names.tobytes():
+    if names[layer] != expected.names.tobytes():
         return evidence.blamed("its list is not what its key makes of the one before", layer)
     if layer not in evidence.forms:
         return None
     sizes = evidence.rules.forms_bytes(layer)
     forms = evidence.payloads(evidence.forms[layer], Tag.MIX_FORMS, sizes, layer)
-    return evidence.blamed(_MISNAMED, layer) if forms[layer] != right.forms else None
+    return evidence.blamed(_MISNAMED, layer) if forms[layer] != expected.forms else None

@@ -88,7 +88,7 @@ def part_of(
         "silo": keys.identity.name,
         "study": study.hex(),
         "sessions": sorted(session.hex() for session in sessions),
-        "unlisted": sorted(one.hex() for one in unlisted),
+        "unlisted": sorted(session.hex() for session in unlisted),
         "closed": True,
         "ledger": {"head": ledger_head.hex(), "rows": int(ledger_rows)},
         "attempts": int(attempts),
@@ -105,34 +105,35 @@ def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterab
     """
     if not isinstance(part, dict) or set(part) != _PART_MEMBERS:
         raise ValueError("expected the members of a silo's part")
-    known, ledger, total = {session.hex() for session in sessions}, part["ledger"], part["data_set"]
+    kept, ledger = {session.hex() for session in sessions}, part["ledger"]
+    spending = part["data_set"]
     counts = (part["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
     fits = (
         part["silo"] == silo.name
         and part["study"] == study.hex()
         and isinstance(part["sessions"], list)
-        and all(isinstance(session, str) and session in known for session in part["sessions"])
+        and all(isinstance(session, str) and session in kept for session in part["sessions"])
         and isinstance(part["unlisted"], list)
         and len(part["unlisted"]) <= _MOST_UNLISTED
-        and all(len(bytes.fromhex(one)) == SESSION_BYTES for one in part["unlisted"])
+        and all(len(bytes.fromhex(session)) == SESSION_BYTES for session in part["unlisted"])
         and part["closed"] is True
         and set(ledger) == {"head", "rows"}
         and len(bytes.fromhex(ledger["head"])) == 32
         and all(type(count) is int and 0 <= count < _MOST for count in counts)
-        and (total is None or is_spending(total))
+        and (spending is None or is_spending(spending))
     )
     if not fits or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
         raise ValueError("expected a silo's own words about this study")
     return part
 
 
-def is_spending(total: object) -> bool:
+def is_spending(spending: object) -> bool:
     """Whether this is what was ever spent on a data set."""
-    if not isinstance(total, dict) or set(total) != {"epsilon", "delta", "relation"}:
+    if not isinstance(spending, dict) or set(spending) != {"epsilon", "delta", "relation"}:
         return False
-    numbers = [total["delta"], *([] if total["epsilon"] is None else [total["epsilon"]])]
+    numbers = [spending["delta"], *([] if spending["epsilon"] is None else [spending["epsilon"]])]
     real = all(type(number) in (int, float) and 0 <= number < float("inf") for number in numbers)
-    return real and total["relation"] in RELATIONS
+    return real and spending["relation"] in RELATIONS
 
 
 def collect(
@@ -196,15 +197,15 @@ def names_of(folder: Path, listed: Iterable[str] = ()) -> list[str]:
     plain = (name for name in listed if name == PurePosixPath("/", name).as_posix()[1:])
     names = {*_FILES, *(name for name in plain if ".." not in name.split("/"))}
     named = {folder / name for name in names if _is_file(folder / name)}
-    there = sorted(named | {*files_of(folder, asks())})
-    return [path.relative_to(folder).as_posix() for path in there]
+    paths = sorted(named | {*files_of(folder, asks())})
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
-def files_of(folder: Path, kinds: Iterable[Ask]) -> Iterator[Path]:
+def files_of(folder: Path, wanted: Iterable[Ask]) -> Iterator[Path]:
     """The files in a run's folder that hold what these asks gave."""
-    for ask in kinds:
+    for ask in wanted:
         yield from (folder / name for name in ask.files if (folder / name).is_file())
-        yield from (path for kind in ask.copies for path in sorted(folder.glob(kind)))
+        yield from (path for pattern in ask.copies for path in sorted(folder.glob(pattern)))
 
 
 def _is_file(path: Path) -> bool:
@@ -238,7 +239,7 @@ def summary_of(path: Path) -> Plain:
 
 
 def _versions() -> dict[str, str | None]:
-    """What ran."""
+    """Of hubbub, Python, the libraries and the packages that add to them."""
     versions: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
     for name in LIBRARIES:
         try:

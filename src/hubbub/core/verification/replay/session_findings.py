@@ -81,18 +81,18 @@ def told_findings(
     A DEPOSIT is signed for the COLLECT that its silo was shown (P30); of an OPEN only the
     aggregator's own signature is kept.
     """
-    planned, told = plan.planned(header.purpose), played.offer
+    planned, offer = plan.planned(header.purpose), played.offer
     standardises = plan.study.data.standardise is not None
-    if planned is None or planned.query.takes_raw_records or not (standardises or told):
+    if planned is None or planned.query.takes_raw_records or not (standardises or offer):
         return
     claim = f"{name}: features were standardised as silos were told, as recorded in {STANDARDISED}"
-    if told is None:
+    if offer is None:
         yield not_verifiable(
             f"that in {name} silos were told the shifts and scales of {STANDARDISED}: no OPEN was "
             "kept, as in one process"
         )
         return
-    path, scaling = folder / STANDARDISED, told.standardisation
+    path, scaling = folder / STANDARDISED, offer.standardisation
     kept = read_whole(path) if path.exists() else b""
     if kept == (scaling.to_json().encode() if scaling else b""):
         yield rederived(claim) if played.is_collection else signed(claim)
@@ -109,10 +109,12 @@ def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[F
         )
 
 
-def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
+def query_count_findings(
+    plan: Plan, sessions: Sessions, content: Plain | None
+) -> Iterator[Finding]:
     """What was asked of the silos besides the training, over all sessions (P16)."""
     asked: Counter[str] = Counter()
-    for header, played in done:
+    for header, played in sessions:
         asked[header.purpose] += played.attempts
     counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
     for planned in plan.beside:
@@ -129,35 +131,35 @@ def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> I
         yield judged(f"{claim} after {several(int(counted), 'attempt')}", why)
 
 
-def attempts_paid(planned: PlannedQuery[Query], done: Sessions) -> int:
+def attempts_paid(planned: PlannedQuery[Query], sessions: Sessions) -> int:
     """Attempts at a query that pay for those in the transcripts: a row may be for an epoch (P9)."""
     epoch = planned.mechanism.epoch
-    return sum(epoch * ceil(begun / epoch) for begun in _begun(planned, done))
+    return sum(epoch * ceil(begun / epoch) for begun in _begun(planned, sessions))
 
 
-def attempts_shown(planned: PlannedQuery[Query], done: Sessions) -> int:
-    """The same, but that no epoch was lost in the last session: none that did anything followed.
+def attempts_shown(planned: PlannedQuery[Query], sessions: Sessions) -> int:
+    """The same, but of the last session no more than was begun, not its whole last epoch.
 
     Whoever cuts a transcript within its last epoch may have chosen among sums.
     """
-    last = _begun(planned, done)[-1:]
-    return attempts_paid(planned, done) - -sum(last) % planned.mechanism.epoch
+    last = _begun(planned, sessions)[-1:]
+    return attempts_paid(planned, sessions) - -sum(last) % planned.mechanism.epoch
 
 
-def _begun(planned: PlannedQuery[Query], done: Sessions) -> list[int]:
+def _begun(planned: PlannedQuery[Query], sessions: Sessions) -> list[int]:
     """Attempts that were begun in each session of a query, where there were any."""
-    mine = [played.begun for header, played in done if header.purpose == planned.purpose]
+    mine = [played.begun for header, played in sessions if header.purpose == planned.purpose]
     return [begun for begun in mine if begun]
 
 
-def attempts_within(plan: Plan, done: Sessions, counted: int, step: int) -> tuple[int, int]:
+def attempts_within(plan: Plan, sessions: Sessions, counted: int, step: int) -> tuple[int, int]:
     """The least and the most attempts that were charged when the main query took a step.
 
     Those that some silo answered were charged. Of the others that the evidence counts, as after an
     interruption, nothing says when.
     """
     by_round, answered = dict[int, int](), 0
-    for header, played in done:
+    for header, played in sessions:
         if header.purpose == plan.main.purpose:
             by_round |= {number: answered + n for number, n in played.answered_by.items()}
             answered += played.attempts
@@ -165,42 +167,43 @@ def attempts_within(plan: Plan, done: Sessions, counted: int, step: int) -> tupl
     return least, max(least, counted - answered + by_round.get(step, answered))
 
 
-def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
+def attempt_findings(plan: Plan, sessions: Sessions, content: Plain | None) -> Iterator[Finding]:
     """Attempts of the main query that somebody answered, against what may be and what was charged.
 
     Nobody's word is needed for those that are in a transcript; of those that are not, a full one
     has at least the MODEL.
     """
-    done = [one for one in done if one[0].purpose == plan.main.purpose]
-    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
-    why = "" if made <= steps else "the claimed epsilon does not hold"
-    allowed = f"the transcripts have {several(made, 'attempt')}, of {steps} that the study allows"
-    yield judged(allowed, why).covering("replay.attempts")
+    mine = [played for header, played in sessions if header.purpose == plan.main.purpose]
+    answered, steps = sum(played.attempts for played in mine), plan.mechanism.steps
+    why = "" if answered <= steps else "the claimed epsilon does not hold"
+    claim = f"the transcripts have {several(answered, 'attempt')}, of {steps} that the study allows"
+    yield judged(claim, why).covering("replay.attempts")
     if content is None:
         return
     counted = content["epsilon"]["attempts"]
-    why = "" if made <= counted else f"the evidence counts {counted}"
+    why = "" if answered <= counted else f"the evidence counts {counted}"
     yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
-    begun = attempts_paid(plan.main, done)
-    if (missing := counted - begun) > 0:
+    paid = attempts_paid(plan.main, sessions)
+    if (missing := counted - paid) > 0:
         claim = "every charged attempt is in the transcripts, answered or not"
         why = f"{missing} are missing: each is recorded before it is asked; {RESTORE}"
         # Who names sessions of which there is no transcript may have answered them there.
-        told = sum(p["attempts"] > begun and not p["unlisted"] for p in content["silos"])
+        agreeing = sum(p["attempts"] > paid and not p["unlisted"] for p in content["silos"])
         # P15: of more than T silos that say so, one is honest.
-        is_shown = told > plan.study.parties.colluders
+        is_shown = agreeing > plan.study.parties.colluders
         yield wrong(claim, why) if is_shown else not_verifiable(f"that {claim}: {why}")
-    if (unseen := min(counted, steps) - made) > 0:
+    if (unseen := min(counted, steps) - answered) > 0:
         yield not_verifiable(
             f"that no sum was left out: {unseen} charged attempts have no answer in a "
             "transcript, as happens after an interruption"
         )
     answers: Counter[str] = Counter()
-    for header, played in done:
-        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    for header, played in sessions:
+        if header.purpose == plan.main.purpose:
+            answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
     charged = {part["silo"]: part["attempts"] for part in content["silos"]}
-    less = [name for name, number in charged.items() if answers[name] > number]
-    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    uncharged = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(uncharged)} answered more attempts than were charged" if uncharged else ""
     if charged:
         yield judged("every silo that signed has charged what it answered", why)
     if silent := sorted(answers.keys() - charged.keys()):
