@@ -200,10 +200,10 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     limit = int(share * 2.0**64)
     units = np.arange(len(records)) if records.patients is None else records.patients
     hashes = [hashlib.sha256(seed) for _ in range(records.units)]
-    for unit, one, y in zip(units, records.inputs, records.targets, strict=True):
-        hashes[unit].update(one.tobytes() + y.tobytes())
-    first = [int.from_bytes(digest.digest()[:8], "big") < limit for digest in hashes]
-    return np.array(first, dtype=bool)[units]
+    for unit, x, y in zip(units, records.inputs, records.targets, strict=True):
+        hashes[unit].update(x.tobytes() + y.tobytes())
+    chosen = [int.from_bytes(digest.digest()[:8], "big") < limit for digest in hashes]
+    return np.array(chosen, dtype=bool)[units]
 
 
 # A silo's records in the rows of batches: pieces of one public shape, whatever the records are.
@@ -341,15 +341,15 @@ class PaddedBatches:
         """Inputs and targets of a piece on the device; of units, the weight of each place."""
         if self._there:
             rows = torch.from_numpy(self._numbers(piece, held)).to(self._device)
-            found = [values[rows] for values in self._there]
+            tensors = [values[rows] for values in self._there]
         else:
-            own = self._filled(piece, held)
-            found = [torch.from_numpy(values).to(self._device) for values in own]
+            arrays = self._filled(piece, held)
+            tensors = [torch.from_numpy(values).to(self._device) for values in arrays]
         if self._units is not None:
             weights = np.full((len(piece), self._places), 1 / self._places, dtype=np.float32)
             weights[held] = self._units.shares[piece[held]]
-            found.append(torch.from_numpy(weights).to(self._device))
-        return found
+            tensors.append(torch.from_numpy(weights).to(self._device))
+        return tensors
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
         places = (len(piece), self._places) if self._places else (len(piece),)

@@ -199,19 +199,19 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
             together = _outputs(model, batch)
             if not _alike(together, _outputs(model, batch)):
                 raise _remembering()
-            if _alike(together, _outputs(model, batch, seed=1)):
-                alone = [_outputs(model, batch.piece(i, i + 1)) for i in range(batch.size)]
-                for whole, *pieces in zip(together, *alone, strict=True):
-                    stacks = all(p.dim() == whole.dim() > 0 for p in pieces)
-                    stacks = stacks and len(whole) == len(pieces)
-                    same = partial(torch.allclose, rtol=1e-6, atol=1e-9, equal_nan=True)
-                    if not stacks or not same(whole, torch.cat(pieces)):
-                        raise ModelError(
-                            "expected the outputs for a batch to be those for its records one by "
-                            f"one, found others: {_MIXING}"
-                        )
-            else:
+            if not _alike(together, _outputs(model, batch, seed=1)):  # something is drawn
                 _refuse_reaching(model, batch, together)
+                continue
+            alone = [_outputs(model, batch.piece(i, i + 1)) for i in range(batch.size)]
+            for output, *pieces in zip(together, *alone, strict=True):
+                stacks = all(p.dim() == output.dim() > 0 for p in pieces)
+                stacks = stacks and len(output) == len(pieces)
+                same = partial(torch.allclose, rtol=1e-6, atol=1e-9, equal_nan=True)
+                if not stacks or not same(output, torch.cat(pieces)):
+                    raise ModelError(
+                        "expected the outputs for a batch to be those for its records one by "
+                        f"one, found others: {_MIXING}"
+                    )
     model.train(training)
 
 
@@ -226,24 +226,24 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     others = [batch.piece(i, i + 1) for i in range(1, batch.size)]
     for mode in {training, False}:
         model.train(mode)
-        _said(model, loss, row)
+        _results(model, loss, row)
         with attributes_unchanged(model):
-            before = _said(model, loss, row)
+            before = _results(model, loss, row)
             for other in others:
-                _said(model, loss, other)
+                _results(model, loss, other)
             for kind in WILD:
                 try:  # it need not take them, nor may they hold such numbers
-                    _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
+                    _results(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
                 except HubbubError:
                     raise
                 except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
                     pass
-        if not _alike(before, _said(model, loss, row)):
+        if not _alike(before, _results(model, loss, row)):
             raise _remembering()
     model.train(training)
 
 
-def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
+def _results(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
     """Outputs and gradient of a record, for one seed."""
     with RaisingOperations(_CPU).following((row.inputs, row.targets)):
         with torch.no_grad():
@@ -316,7 +316,7 @@ _STOPPING = re.compile(
 def _takes_by_mask(func: Any, args: Sequence[Any]) -> bool:
     """Whether it takes, or writes, as many rows of a tensor as a mask has."""
     by_index = str(func).split(".")[1].strip("_") in ("index", "index_put", "index_put_impl")
-    return by_index and any(one.dtype in (torch.bool, torch.uint8) for one in tensors_in(args[1]))
+    return by_index and any(at.dtype in (torch.bool, torch.uint8) for at in tensors_in(args[1]))
 
 
 # And what torch does unchecked on any device: a number that a record may hold has it read or write
@@ -332,7 +332,7 @@ def _at(*places: int | str) -> Callable[[Sequence[Any], dict[str, Any]], object]
 
 def _whole_divisor(args: Sequence[Any], named: dict[str, Any]) -> object:
     """A processor stops at the least whole number divided by -1, rounded towards zero."""
-    whole = not any(one.is_floating_point() for one in tensors_in(args))
+    whole = not any(tensor.is_floating_point() for tensor in tensors_in(args))
     return args[1] if whole and named.get("rounding_mode") == "trunc" else None
 
 
@@ -476,8 +476,8 @@ def _but_ignored(place: int) -> _Bounds:
 
 
 def _of_chances(given: list[Any]) -> None:
-    """Found and wanted are from 0 to 1; what is no number stays none in the way back."""
-    given[:2] = [one.nan_to_num().clamp(0, 1) for one in given[:2]]
+    """Predictions and targets are from 0 to 1; what is no number stays none on the way back."""
+    given[:2] = [chances.nan_to_num().clamp(0, 1) for chances in given[:2]]
 
 
 _OF_TABLE = _of_rows(1, lambda given: len(given[0]))
@@ -524,8 +524,8 @@ class LookupsWithin(OperationMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         bound = _LOOKUPS.get(str(func).split(".")[1].rstrip("_"))
-        tensors = (one for one in args if isinstance(one, torch.Tensor))
-        if bound is not None and any(one.device == self._device for one in tensors):
+        tensors = (value for value in args if isinstance(value, torch.Tensor))
+        if bound is not None and any(tensor.device == self._device for tensor in tensors):
             self.met, given = True, list(args)
             bound(given)
             args = given
@@ -549,7 +549,7 @@ def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors)
     row = batch.piece(0, 1)
     loss(model(*row.inputs), row.targets)  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
-    for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
+    for record, change in [*((record, torch.clone) for record in (row, *rows)), *_changes(row)]:
         with suppress(Exception, SystemExit), seeded(0, device_under(model) or _CPU):
             # what raises is no record that takes part
             changed = replace(record, inputs=tuple(map(change, record.inputs)))
@@ -562,7 +562,7 @@ def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors)
 def _changes(row: Batch) -> Iterator[tuple[Batch, Change]]:
     """How a record is made unlike itself in whatever a model may look at."""
     yield from ((row, kind) for kind in WILD)
-    yield from ((row, partial(torch.full_like, fill_value=one)) for one in _CONSTANTS)
+    yield from ((row, partial(torch.full_like, fill_value=value)) for value in _CONSTANTS)
     for fill in _FILLS:
         yield from ((row, partial(_shortened, part=part, fill=fill)) for part in (2, 4))
 
@@ -608,8 +608,7 @@ def rows_are_alone(
     watched = np.unique([0, size // 2, size - 1])[: len(trial.inputs)]
     kept = torch.zeros(size, dtype=torch.bool, device=_CPU)
     kept[watched] = True
-
-    labels = on_device(targets, device, lambda one: one[:1].expand(size, *one.shape[1:]))
+    labels = on_device(targets, device, lambda values: values[:1].expand(size, *values.shape[1:]))
 
     def added(others: torch.Tensor) -> bytes:
         inputs = others.clone()

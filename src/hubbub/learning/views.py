@@ -107,12 +107,12 @@ def by_function(
     However much one view draws, the next ones are drawn the same: (n, views, ...).
     """
     seeds = torch.randint(_SEEDS, (len(records), views)).tolist()
-    made = torch.empty(len(records), views, *records.shape[1:], device=records.device)
+    all_views = torch.empty(len(records), views, *records.shape[1:], device=records.device)
     for number, record in enumerate(records):
         for place, seed in enumerate(seeds[number]):
             with seeded(seed, records.device), torch.no_grad():
                 shown = view(record.clone())
             if not isinstance(shown, torch.Tensor) or shown.shape != record.shape:
                 raise ModelError("expected a view of the record's shape, found another")
-            made[number, place] = shown
-    return made
+            all_views[number, place] = shown
+    return all_views

@@ -471,14 +471,14 @@ def _losses(
     """The loss of every record, (n,), with its graph."""
     copies = {f"model.{name}": copy for name, copy in copies.items()}
 
-    def one(
+    def of_record(
         own: dict[str, torch.Tensor], xs: tuple[torch.Tensor, ...], ys: Tensors
     ) -> torch.Tensor:
         inputs = tuple(x.unsqueeze(0) for x in xs)
         outputs = functional_call(model, own, inputs) if own else model(*inputs)
         return single_value(loss(outputs, changed(ys, lambda y: y.unsqueeze(0))))
 
-    losses: torch.Tensor = _on_every(model, tape, one, copies, batch.inputs, batch.targets)
+    losses: torch.Tensor = _on_every(model, tape, of_record, copies, batch.inputs, batch.targets)
     return losses
 
 
@@ -488,12 +488,12 @@ def vmapped_losses(
     """Outputs and losses of every record, each as in a batch of its own: no row sees another."""
     tape, traced = Tape(layout, set(layout.parameters)), Traced(model)
 
-    def one(xs: tuple[torch.Tensor, ...], ys: Tensors) -> Any:
+    def of_record(xs: tuple[torch.Tensor, ...], ys: Tensors) -> Any:
         outputs = traced(*(x.unsqueeze(0) for x in xs))
         record_loss = loss(outputs, changed(ys, lambda y: y.unsqueeze(0)))
         return outputs.squeeze(0), record_loss.squeeze(0)
 
-    outputs, losses = _on_every(traced, tape, one, batch.inputs, batch.targets)
+    outputs, losses = _on_every(traced, tape, of_record, batch.inputs, batch.targets)
     return outputs, losses
 
 

@@ -156,12 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
     note = CommandLog(typed=list(sys.argv[1:] if arguments is None else arguments))
-    code = _done(note)
+    code = _run(note)
     note.ends(code)
     return code
 
 
-def _done(note: CommandLog) -> int:
+def _run(note: CommandLog) -> int:
     try:
         options = _parser(note.typed).parse_args(note.typed)
         note.begins(options)
@@ -214,10 +214,10 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse here what is not known, with the help of the command that does not know it."""
-        found, rest = super().parse_known_args(args, namespace)
+        options, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {shlex.join(rest)}{self._near(rest[0])}")
-        return found, rest
+        return options, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a word that is none of the choices, by the one that somebody may have meant."""
@@ -256,12 +256,12 @@ def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     for name in [file] if file else dict.fromkeys(filter(None, _FILES.values())):
         importlib.import_module(f"hubbub.desk.cli.{name}").add_commands(commands)
     _add_completion(commands)
-    told = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 (no other way)
-    for name in filter(told.get, _FILES):  # in the order of the overview
+    actions = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001 (no other way)
+    for name in filter(actions.get, _FILES):  # in the order of the overview
         commands.choices[name] = commands.choices.pop(name)
     for title, group in _GROUPS.items():
-        own = [told[name] for name in group if name in told]
-        parser.add_argument_group(title)._group_actions.extend(own)  # noqa: SLF001 (no other way)
+        shown = [actions[name] for name in group if name in actions]
+        parser.add_argument_group(title)._group_actions.extend(shown)  # noqa: SLF001 (no other way)
     return parser
 
 

@@ -98,26 +98,26 @@ class PartyPage:
             ]
             return markup.document(f"{self.folder.name} – hubbub", parts, refresh=_REFRESH)
 
-    def _row(self, study: Study, whole: Mapping[str, Any]) -> tuple[Html, ...]:
+    def _row(self, study: Study, of_party: Mapping[str, Any]) -> tuple[Html, ...]:
         """One study: its name, where it stands, steps, epsilon, the beginning of its id."""
-        state = state_of(whole, study.id)
+        state = state_of(of_party, study.id)
         where = state.get("state", "not begun")
         if where == ANSWERED:
             where = f"answered until {_time(state['last_progress'])}"
         if self.folder.has_ended(study.id):
             where = "done"
         elif not self.folder.approves(study.id):
-            here = ""
+            roster = ""
             with suppress(UserError):
-                here = self.folder.roster.digest.hex()
-            is_here = study.parties.roster == here
-            why = "records are not read yet" if is_here else "roster was replaced"
+                roster = self.folder.roster.digest.hex()
+            is_same = study.parties.roster == roster
+            why = "records are not read yet" if is_same else "roster was replaced"
             where = f"not answered: its {why}"
         done = state.get("step", state.get("attempts"))
         step = f"{done} of {state['steps']}" if done is not None and "steps" in state else ""
-        epsilon = f"{at_most(state['epsilon'])} of " if "epsilon" in state else "at most "
-        goal = f"{epsilon}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
-        return tuple(map(_text, (study.name, where, step, goal, study.id.hex()[:16])))
+        spent = f"{at_most(state['epsilon'])} of " if "epsilon" in state else "at most "
+        epsilon = f"{spent}{study.privacy.epsilon:g} at delta {study.privacy.delta:g}"
+        return tuple(map(_text, (study.name, where, step, epsilon, study.id.hex()[:16])))
 
     def _ledger_now(self) -> tuple[Html, list[str], str]:
         """What the ledger holds, what follows, and what is wrong with it.
@@ -172,19 +172,20 @@ class PartyPage:
         for who, at in twice.items():
             words = "its folder was copied, or its keys were stolen"
             yield f"Two processes took part as {who} at {_time(at)}; end one, if both run: {words}."
-        here = {one.id.hex()[:16] for one in studies}  # what was withdrawn waits for nothing
-        known = state.get("studies", {}).items()
-        waiting = [one for key, one in known if one.get("why") and (serves or key in here)]
-        yield from (f"{one['study']} ({one['state']}): {one['why']}." for one in waiting)
-        yield from (f"Correct {name}: {said}." for name, said in state.get("unread", {}).items())
-        runs = [self.folder.run(one.id) for one in studies if self.folder.has_ended(one.id)]
+        # What was withdrawn waits for nothing.
+        approved = {study.id.hex()[:16] for study in studies}
+        states = state.get("studies", {}).items()
+        waiting = [each for key, each in states if each.get("why") and (serves or key in approved)]
+        yield from (f"{each['study']} ({each['state']}): {each['why']}." for each in waiting)
+        yield from (f"Correct {name}: {fault}." for name, fault in state.get("unread", {}).items())
+        runs = [self.folder.run(study.id) for study in studies if self.folder.has_ended(study.id)]
         if serves and len(runs) < len(studies) and state.get("connected", True):
-            for said, names in _by_reason(absent, why):
-                do = "Wait for" if said.endswith(COMES) else "Call"
-                yield f"{do} {few(names)}: {said}."
+            for reason, names in _by_reason(absent, why):
+                verb = "Wait for" if reason.endswith(COMES) else "Call"
+                yield f"{verb} {few(names)}: {reason}."
         if absent and not serves:
-            said = why.get("the aggregator") or "hubbub serve has to run there"
-            yield f"Wait for the aggregator, or call its people: {said}."
+            reason = why.get("the aggregator") or "hubbub serve has to run there"
+            yield f"Wait for the aggregator, or call its people: {reason}."
         if serves and runs and state.get("state") != TRAINING:
             few_runs, rest = runs[:_FEW_RUNS], len(runs) - _FEW_RUNS
             yield from (f"Check the run: hubbub verify {run}" for run in few_runs)
@@ -201,7 +202,7 @@ class PartyPage:
             waiting = Inbox(self.folder).pending()
         except UserError as error:
             return [f"Check the inbox: {error}."]
-        return [f"Decide on {one.name}: hubbub inbox {one.id.hex()[:16]}." for one in waiting]
+        return [f"Decide on {study.name}: hubbub inbox {study.id.hex()[:16]}." for study in waiting]
 
 
 _ENDING = (

@@ -142,28 +142,29 @@ def _why_none(name: str, files: Sequence[Sequence[str]], there: Sequence[Sequenc
 
 def _other_spellings(files: Sequence[set[str]]) -> str:
     """A word on spellings that may mean the same as others, in one file or among several."""
-    every, said = set[str]().union(*files), list[str]()
+    every, notes = set[str]().union(*files), list[str]()
     yes, no = next((pair for pair in ANSWERS if {*pair} <= every), ("", ""))
     answers = (ONES | ZEROS) & every - {no, yes} if yes else set[str]()
     if answers:
-        said.append(
+        notes.append(
             f"{' and '.join(sorted(answers))} seem to mean {no} or {yes}: spell them alike in all "
             "files, or have the column read as text"
         )
     # A letter and the one word that begins with it, such as f and female; no Roman number.
-    words = [one for one in every if len(one) > 2 and one.isalpha() and not {*one} <= {*"ivx"}]
-    begun = {one: [word for word in words if word[0] == one] for one in every - answers}
-    if pairs := [f"{letter} and {own[0]}" for letter, own in begun.items() if len(own) == 1]:
-        said.append(f"{few(sorted(pairs))} may mean the same: spell them alike, or map them")
-    for place, own in enumerate(files):
+    words = [w for w in every if len(w) > 2 and w.isalpha() and not {*w} <= {*"ivx"}]
+    begun = {start: [w for w in words if w[0] == start] for start in every - answers}
+    if pairs := [f"{start} and {full[0]}" for start, full in begun.items() if len(full) == 1]:
+        notes.append(f"{few(sorted(pairs))} may mean the same: spell them alike, or map them")
+    for place, spellings in enumerate(files):
         others = set[str]().union(*files[:place], *files[place + 1 :])
-        if others and not own & others and not (answers and own <= answers | {no, yes}):
-            said.append(
-                f"one file alone has {few(sorted(own))}, and no spelling of the others: if the "
-                "column means the same there, spell it alike, or map it (docs/howto/mapping.md)"
+        are_answers = answers and spellings <= answers | {no, yes}
+        if others and not spellings & others and not are_answers:
+            notes.append(
+                f"one file alone has {few(sorted(spellings))}, and no spelling of the others: if "
+                "the column means the same there, spell it alike, or map it (docs/howto/mapping.md)"
             )
             break
-    return "; ".join(said)
+    return "; ".join(notes)
 
 
 def _is_number(cell: str) -> bool:
@@ -255,8 +256,8 @@ def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]
     # The 9 that mostly means unknown, above few whole numbers that follow each other.
     most = max(different)
     rest = different - {most}
-    few = rest <= _DIGITS and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
-    if few and most in UNKNOWN | {9} and most > max(rest) + 1:
+    is_run = rest <= _DIGITS and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
+    if is_run and most in UNKNOWN | {9} and most > max(rest) + 1:
         means = "if it means “unknown”, list it as missing"
         notes.append(f"{most:g} lies apart from the others: {means}")
     if len(different) > _FEW_VALUES and low >= 0 and median(values) - low < (high - low) / _TAIL:
@@ -412,8 +413,8 @@ def _named(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -
 
 
 def _are_categories(spellings: Collection[str], cells: int) -> bool:
-    few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
-    return few and all(
+    are_few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
+    return are_few and all(
         len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED
         for spelling in spellings
     )

@@ -173,12 +173,12 @@ def _values(kind: str, name: str, cells: Sequence[str]) -> list[float]:
     values = [float(measured(cell) or "nan") for cell in there]
     is_nothing = not words and kind != NUMERIC and max(values, default=0.0) <= 0
     if words or is_nothing or len(set(values)) < 2:
-        found = "none above 0" if is_nothing else "one number only" if there else "none"
+        got = "none above 0" if is_nothing else "one number only" if there else "none"
         if words:
-            found = f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
+            got = f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
         raise DataError(
             f'expected numbers in the target {name!r} for kind = "{kind}", found '
-            f"{found}; correct the files, or name another kind or column"
+            f"{got}; correct the files, or name another kind or column"
         )
     return values
 
@@ -201,9 +201,9 @@ def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
     """A time until an event, with the times that it is told by and the event's spellings."""
     values = _values(TIME_TO_EVENT, name, columns[name])
     event = _event_of(columns, event_name)
-    seen = event.seen
+    remarks = event.seen
     if slips := [value for value in values if value < 0]:
-        seen = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)), *seen)
+        remarks = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)), *remarks)
         values = [value for value in values if value >= 0]
     # What all times are whole numbers of where these are few, as those of visits are; else 0.
     # Several sites' visits may be spread over weeks: no step of which there are many is one.
@@ -220,7 +220,7 @@ def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
         grid=_grid(values, step),
         step=step,
     )
-    return TargetDraft(name=name, outcome=outcome, notes=event.notes, seen=seen)
+    return TargetDraft(name=name, outcome=outcome, notes=event.notes, seen=remarks)
 
 
 def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
@@ -296,14 +296,14 @@ def _one_digit(value: float, towards: Callable[[float], int]) -> float:
 
 def _event_of(columns: Columns, name: str) -> TargetDraft:
     """The event's spellings; of a column that says who was censored, the other way round."""
-    draft, found = None, _how_many(_spellings(columns[name]))
+    draft, answers = None, _how_many(_spellings(columns[name]))
     with suppress(DataError):
         draft = _classes(name, columns[name])
-        found = ", ".join(draft.classes)
+        answers = ", ".join(draft.classes)
     if draft is None or draft.classes:
         raise DataError(
-            f"expected the event's column {name!r} to say yes or no, found {found}; name one that "
-            "does with --event, or make a column of two values that says who had the event"
+            f"expected the event's column {name!r} to say yes or no, found {answers}; name one "
+            "that does with --event, or make a column of two values that says who had the event"
         )
     if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
         return draft

@@ -34,8 +34,8 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
     plan, baseline, study = result.plan, result.baseline, result.plan.study
     # What was run.
     total, steps = steps_of(study), result.steps
-    what = "steps" if study.training else "sum" if total == 1 else "sums"
-    named = f"{study.name}, baseline “{called(baseline)}”" if baseline in BASELINES else study.name
+    unit = "steps" if study.training else "sum" if total == 1 else "sums"
+    title = f"{study.name}, baseline “{called(baseline)}”" if baseline in BASELINES else study.name
     # Its epsilon, against whom, what the records have spent in all, and what is not covered.
     if baseline in BASELINES and promised_against(plan.stated.adversary, baseline) is None:
         sentences = ["no epsilon: this baseline adds no noise and guarantees nothing"]
@@ -55,9 +55,9 @@ def sheets_of(result: Result) -> Iterator[Sheet]:
         shown = ", ".join(f"{name} {value:.3f}" for name, value in final.items())
         if shown or result.validation is None:
             sentences.append(shown or _NOT_EVALUATED)
-        if said := in_a_sentence(scores_to_dict(result.scores), result.final):
-            sentences.append(said)
-    yield Sheet(title=f"{named}: {steps} of {total} {what}", sentences=tuple(sentences))
+        if words := in_a_sentence(scores_to_dict(result.scores), result.final):
+            sentences.append(words)
+    yield Sheet(title=f"{title}: {steps} of {total} {unit}", sentences=tuple(sentences))
     for name, values in result.values.items():
         yield renderers.render(name, values).sheet
     for name, answer in result.statistics.items():
@@ -112,7 +112,7 @@ def write_page(result: Result, path: Path | None) -> Path:
         json.loads(result.plan.to_json()),
         result.metrics,
         baseline=result.baseline,
-        statistics={name: one.to_dict() for name, one in result.statistics.items()},
+        statistics={name: answer.to_dict() for name, answer in result.statistics.items()},
         spending=None if result.spending is None else result.spending.to_dict(),
         scores=scores_to_dict(result.scores),
         validation=result.validation,

@@ -191,13 +191,13 @@ def fit(
     }
     # What the study says that nobody has stated: read off the records, and told in the end.
     shape = next(iter(parts.values())).inputs.shape[1:]
-    named = isinstance(model, str)
-    if named and not encoded and model != LINEAR_PROBE:  # which brings each record to one length
+    is_built_in = isinstance(model, str)
+    if is_built_in and not encoded and model != LINEAR_PROBE:  # which scales each record itself
         array_inputs.warn_of_far_features({who: parts[who] for who in silos})
     units = sum(parts[who].units for who in silos) if records is None else records
     outputs = 1 if len(names) == 2 else len(names)
     if outcome is not None:  # for times a built-in model has the proportional form
-        outputs = 1 if named else len(outcome.grid) or 1
+        outputs = 1 if is_built_in else len(outcome.grid) or 1
     content = array_inputs.plain(
         {
             "study": {"name": name},
@@ -215,7 +215,7 @@ def fit(
                 **({"columns": stated} if stated else {}),
             },
             "model": {
-                "kind": model if named else IN_MEMORY,
+                "kind": model if is_built_in else IN_MEMORY,
                 "inputs": list(shape),
                 "outputs": outputs,
                 **({"hidden": hidden} if hidden else {}),
@@ -241,7 +241,7 @@ def fit(
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     preparing.check_wanted(study, out, baseline)
-    handed = InMemory(records=parts, column_names=by_place, model=None if named else model)
+    handed = InMemory(records=parts, column_names=by_place, model=None if is_built_in else model)
     frames = {who: table[0] for who, table in silos.items()}
     if statistics is not None:  # which are made of the data frames beside the targets
         tables_asked = array_inputs.tables_of(frames, declared, patients, most_per_patient)
@@ -251,8 +251,8 @@ def fit(
     if baseline is None:
         ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
         uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
-    told = run_study.telling(progress, study)
-    with told as after_step, logged(log, study, baseline) as metric_log:
+    telling = run_study.telling(progress, study)
+    with telling as after_step, logged(log, study, baseline) as metric_log:
         learned = run_study.run_prepared(
             prepared, out, baseline=baseline, progress=after_step, metric_log=metric_log
         )

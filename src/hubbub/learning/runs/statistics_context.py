@@ -109,18 +109,18 @@ def statistics(
     >>> rng = np.random.default_rng(0)
     >>> def silo():
     ...     return {"age": rng.uniform(20, 90, 400), "sex": rng.choice(["f", "m"], 400)}
-    >>> asked = statistics(
+    >>> context = statistics(
     ...     {"north": silo(), "south": silo(), "east": silo()},
     ...     columns={"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}},
     ...     questions=[{"kind": "table"}],
     ...     epsilon=4,
     ... )
-    >>> query = asked.query(epsilon=3)
-    >>> query.expected["table"].answered, asked.remaining()
+    >>> query = context.query(epsilon=3)
+    >>> query.expected["table"].answered, context.remaining()
     (True, 4.0)
     >>> answer = query.release().statistics["table"]
     >>> mean = next(row.value for row in answer.rows if row.quantity == "mean")
-    >>> bool(50 < mean < 60), round(asked.remaining(), 2)
+    >>> bool(50 < mean < 60), round(context.remaining(), 2)
     (True, 2.35)
     """
     array_inputs.refuse_fewer(silos, "table", "hand them over", colluders)
@@ -222,7 +222,7 @@ class StatisticsContext:
         """
         study = self.study(self.questions if questions is None else questions, epsilon)
         query = ReleasableQuery(context=self, study=study)
-        if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
+        if not query.is_charged and epsilon > (left := self.remaining()):
             raise StudyError(
                 f"expected an epsilon above 0 and up to {_rounded_down(left)}, which is "
                 f"what is left, got {epsilon:g}: {self.remedy(query.plan)}"
@@ -231,7 +231,7 @@ class StatisticsContext:
 
     def remedy(self, plan: Plan) -> str:
         """Why a query has no room, and what total would have let it in."""
-        less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
+        advice = "ask for less, or" if self.remaining() else "nothing more can be asked:"
         words = (
             f"epsilon {self.epsilon:g} is the total for everything asked of these tables, "
             f"statistics and synthetic records together: {self._used} (epsilons do not "
@@ -247,7 +247,7 @@ class StatisticsContext:
         else:
             return f"{words}; ask for less, or of other tables"
         return (
-            f"{words}; {less} state a larger total if all sites agree, here {total:g} "
+            f"{words}; {advice} state a larger total if all sites agree, here {total:g} "
             "(statistics: epsilon, synthesize: total)"
         )
 
@@ -484,8 +484,8 @@ class FolderLedgers:
             key = os.urandom(_KEY)
             with fresh(path, mode=PRIVATE) as file:
                 write_all(file, key)
-        asked = json.dumps([study.id.hex(), sorted(self.tables.items())]).encode()
-        return hmac.digest(key, asked, "sha256")
+        query = json.dumps([study.id.hex(), sorted(self.tables.items())]).encode()
+        return hmac.digest(key, query, "sha256")
 
     def _folder(self, study: Study) -> Path:
         return self.home / f"{file_name(study.name)}-{study.id.hex()[:_LETTERS]}"

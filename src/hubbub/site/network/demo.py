@@ -181,13 +181,13 @@ class DemoConsortium:
 
 def attested(toml: str) -> str:
     """A study whose silos are believed, by evidence of the platform that shows nothing."""
-    said = tomllib.loads(toml)
+    tables = tomllib.loads(toml)
     at = clock()
     claims = machine_evidence(SOFTWARE, bytes(REPORT_DATA_BYTES), at).verified(at)
     role = {"platform": SOFTWARE, "measurements": [{"code": claims.measurements["code"].hex()}]}
-    said["parties"]["trust"] = "tee"
-    said["attestation"] = dict.fromkeys(("aggregator", "node", "silo"), role)
-    return tomli_w.dumps(said)
+    tables["parties"]["trust"] = "tee"
+    tables["attestation"] = dict.fromkeys(("aggregator", "node", "silo"), role)
+    return tomli_w.dumps(tables)
 
 
 def run_demo(

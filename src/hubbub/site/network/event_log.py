@@ -132,8 +132,8 @@ def state_of(status: Mapping[str, Any], study: bytes) -> Mapping[str, Any]:
     """Where one study stands, of a party's status: by its id, since names may be alike."""
     key = study.hex()[:16]
     only = status if status.get("study_id") == key else {}  # of a process that serves one study
-    found: Mapping[str, Any] = status.get("studies", {}).get(key, only)
-    return found
+    state: Mapping[str, Any] = status.get("studies", {}).get(key, only)
+    return state
 
 
 @dataclass(kw_only=True)
@@ -205,13 +205,13 @@ class EventLog:
             if state.get("state") in _OVER:  # in the order in which they were, not begun
                 studies.pop(key, None)
             studies[key] = dict(state)
-            over = [one for one, its in studies.items() if its.get("state") in _OVER]
+            over = [name for name, its in studies.items() if its.get("state") in _OVER]
             for older in over[:-_MOST_OVER]:  # the state is written often
                 del studies[older]
             self._state["studies"] = studies
             missed: dict[str, Any] = {}
             for name in _MISSING & state.keys():
-                each = [(one["study"], one[name]) for one in studies.values() if name in one]
+                each = [(its["study"], its[name]) for its in studies.values() if name in its]
                 names = sorted({who for _, some in each for who in some})
                 if name == "absent_why":  # there may be another reason in each
                     missed[name] = {
@@ -219,7 +219,7 @@ class EventLog:
                         for who in names
                     }
                 elif name in ("absent_since", "twice_at"):
-                    times = [one for _, since in each for one in since.items()]
+                    times = [pair for _, since in each for pair in since.items()]
                     missed[name] = dict(sorted(times, key=itemgetter(1)))  # the last of each
                 else:
                     missed[name] = names
@@ -323,8 +323,8 @@ class EventLog:
         lines = min(_LINES, lines + (now - at) / _SECONDS)
         last = self._last.setdefault(event, {})
         if len(last) >= _LINES:  # whoever makes parties up has no more lines, and no memory
-            for other in [one for one, then in last.items() if now - then >= _HOUR]:
-                del last[other]
+            for old in [whom for whom, then in last.items() if now - then >= _HOUR]:
+                del last[old]
         first = len(last) < _LINES and now - last.get(party, -inf) >= _HOUR
         flood = lines < 1 and not first and event not in _PACED
         self._allowed[event] = (lines if flood else max(0.0, lines - 1), now)

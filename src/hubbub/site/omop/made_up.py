@@ -49,15 +49,15 @@ Rows = list[tuple[str, tuple[Any, ...]]]
 def rows(people: int, seed: int) -> Rows:
     """Every row, with its table."""
     draw = np.random.default_rng(seed)
-    made_rows: Rows = [("concept_ancestor", (DIABETES, one)) for one in (DIABETES, _TYPE_2)]
+    made_rows: Rows = [("concept_ancestor", (DIABETES, below)) for below in (DIABETES, _TYPE_2)]
     for person in range(1, people + 1):
         made_rows += _person(person, draw)
     counts = dict.fromkeys(TABLES, 0)
     numbered: Rows = []
     for table, row in made_rows:
         counts[table] += 1
-        own = TABLES[table].startswith(f"{table}_id") and table != "person"
-        numbered.append((table, (counts[table], *row) if own else row))
+        is_numbered = TABLES[table].startswith(f"{table}_id") and table != "person"
+        numbered.append((table, (counts[table], *row) if is_numbered else row))
     return numbered
 
 
@@ -97,11 +97,11 @@ def _person(person: int, draw: np.random.Generator) -> Iterator[tuple[str, tuple
         yield "death", (person, 0, dies)
 
 
-def write(execute: Callable[..., Any], made: Rows, mark: str = "?") -> None:
+def write(execute: Callable[..., Any], filled: Rows, mark: str = "?") -> None:
     """Make the tables and fill them."""
     for table, columns in TABLES.items():
         execute(f"CREATE TABLE {table} ({columns})")
-    for table, row in made:
+    for table, row in filled:
         marks = ", ".join([mark] * len(row))
         execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608 (a table of the list above)
 

@@ -59,13 +59,13 @@ def _draw(axes: Any, element: ET.Element, colour: str, *, dashed: bool) -> None:
     numbers = {name: float(value) for name, value in element.items() if name in _LENGTHS}
     pairs = [pair.split(",") for pair in element.get("points", "").split()]
     x, y = ([float(pair[way]) for pair in pairs] for way in (0, 1))
-    own, width, dashes = charts.STROKES.get(kind, (colour, 2.0, "--" if dashed else "-"))
+    stroke, width, dashes = charts.STROKES.get(kind, (colour, 2.0, "--" if dashed else "-"))
     match element.tag:
         case "line":
             x, y = ([numbers[f"{way}1"], numbers[f"{way}2"]] for way in "xy")
-            axes.plot(x, y, color=own, linewidth=width, linestyle=dashes)
+            axes.plot(x, y, color=stroke, linewidth=width, linestyle=dashes)
         case "polyline":
-            axes.plot(x, y, color=own, linewidth=width, linestyle=dashes)
+            axes.plot(x, y, color=stroke, linewidth=width, linestyle=dashes)
         case "polygon":
             axes.fill(x, y, color=colour, alpha=0.16, linewidth=0)
         case "rect":
@@ -75,7 +75,7 @@ def _draw(axes: Any, element: ET.Element, colour: str, *, dashed: bool) -> None:
                 numbers["width"],
                 numbers["height"],
                 facecolor=charts.SERIES[0] if is_bar else "none",
-                edgecolor="none" if is_bar else own,
+                edgecolor="none" if is_bar else stroke,
                 alpha=0.7 if is_bar else 1.0,
             )
             axes.add_patch(patch)
@@ -105,7 +105,7 @@ _INDENT = re.compile("^  ")  # of a class below the name of its column
 _INCHES, _POINTS = 6.0, 12  # width of a figure in a document, and an indent
 _SPECIAL = {
     "\\": r"\textbackslash{}",
-    **{one: f"\\{one}" for one in "&%$#_{}"},
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
@@ -136,11 +136,14 @@ def written(paper: Sheet, kind: str) -> Mapping[str, bytes]:
 
 
 def _html(paper: Sheet) -> str:
-    parts = [markup.tag("h1", paper.title), *(markup.tag("p", said) for said in paper.sentences)]
-    for number, one in enumerate(paper.tables, 1):
-        rows = tuple((_INDENT.sub("\u2003", first), *others) for first, *others in one.rows)
-        parts.append(table_html(replace(one, rows=rows), f"Table {number}. {one.caption}"))
-        parts += [markup.tag("p", full(note)) for note in one.notes]
+    parts = [
+        markup.tag("h1", paper.title),
+        *(markup.tag("p", sentence) for sentence in paper.sentences),
+    ]
+    for number, table in enumerate(paper.tables, 1):
+        rows = tuple((_INDENT.sub("\u2003", first), *others) for first, *others in table.rows)
+        parts.append(table_html(replace(table, rows=rows), f"Table {number}. {table.caption}"))
+        parts += [markup.tag("p", full(note)) for note in table.notes]
     for number, figure in enumerate(paper.figures, 1):
         parts.append(drawn(replace(figure, points=None), f"Figure {number}. {figure.words}"))
     return markup.document(f"{paper.title} – tables", parts)
@@ -184,7 +187,7 @@ def _cells(row: Iterable[str]) -> str:
 
 def _escaped(text: str) -> str:
     """In one line, as an empty one ends what it stands in."""
-    return "".join(_SPECIAL.get(one, one) for one in " ".join(markup.printable(text).split()))
+    return "".join(_SPECIAL.get(sign, sign) for sign in " ".join(markup.printable(text).split()))
 
 
 def _docx(paper: Sheet) -> bytes:
@@ -197,13 +200,13 @@ def _docx(paper: Sheet) -> bytes:
         ) from None
     document: Any = docx.Document()
     document.add_heading(markup.printable(paper.title), level=1)
-    for said in paper.sentences:
-        document.add_paragraph(markup.printable(said))
-    for number, one in enumerate(paper.tables, 1):
-        caption = markup.printable(f"Table {number}. {one.caption}")
+    for sentence in paper.sentences:
+        document.add_paragraph(markup.printable(sentence))
+    for number, table in enumerate(paper.tables, 1):
+        caption = markup.printable(f"Table {number}. {table.caption}")
         document.add_paragraph(caption, style="Caption")
-        _word_table(document, one)
-        for note in one.notes:
+        _word_table(document, table)
+        for note in table.notes:
             document.add_paragraph(markup.printable(full(note)))
     for number, figure in enumerate(paper.figures, 1):
         picture = io.BytesIO(figure_file(figure, "png"))

@@ -76,7 +76,7 @@ class OtherEnd:
 # again here, so that there is one rule for it. To each party at the other end there is a
 # `MessageDelivery`, which knows what has come of what was sent.
 #
-# Who sends what nobody can use, faster than anybody means well, is not heard for a few seconds: the
+# Who sends what nobody can use, faster than by accident, is not heard for a few seconds: the
 # server is told so, and others are heard as before.
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
@@ -247,9 +247,9 @@ class RelayConnection:
         async def failed(error: Exception) -> None:
             if isinstance(error, SlowConsumerError):
                 return  # a packet is lost, as others are
-            if (said := str(error).lower()).startswith("nats: permissions violation"):
+            if (words := str(error).lower()).startswith("nats: permissions violation"):
                 for end in self._ends.values():
-                    end.unknown |= f'subscription to "{end.hears}"'.lower() in said
+                    end.unknown |= f'subscription to "{end.hears}"'.lower() in words
                 return  # the line goes on
             self._error = error
             lost.set()
@@ -308,7 +308,7 @@ class RelayConnection:
             pump.add_done_callback(lambda _: lost.set())
         stopping = asyncio.create_task(self._stopping.wait())
         try_unknown = self._clock.now() + _UNKNOWN_SECONDS
-        while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
+        while client.is_connected and not any(task.done() for task in (*pumps, stopping)):
             now = self._clock.now()
             for end in self._ends.values():
                 end.link.pass_time(now)
@@ -447,18 +447,18 @@ def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
 def logged_in(relay: Relay, seed: str) -> LoginTrial:
     """Log in to a relay's one server with a key, as NATS writes it, and leave."""
     (url,) = relay.urls
-    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[str] = queue.SimpleQueue()
     line = RelayConnection(
         relay,
         seed,
         {},
         replies=False,
         arrived=lambda *_: None,
-        told=lambda _, why: said.put(why),
+        told=lambda _, why: outcomes.put(why),
     )
     line.start()
     try:
-        why = said.get(timeout=_SECONDS)
+        why = outcomes.get(timeout=_SECONDS)
     except queue.Empty:
         why = f"no answer from {url} within {_SECONDS:g} s"
     finally:
