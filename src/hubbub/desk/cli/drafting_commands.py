@@ -231,8 +231,8 @@ def _write(options: argparse.Namespace, drafted: Draft) -> int:
     words, command = _next(options, drafted, faults, is_ready=is_ready)
     following = shlex.join(["hubbub", *command])
     if options.json:
-        said = {"ready": is_ready, "out": str(options.out), "next": following}
-        emit(_described(drafted, left_out, faults) | said | {"too_wide": too_wide(study)})
+        outcome = {"ready": is_ready, "out": str(options.out), "next": following}
+        emit(_described(drafted, left_out, faults) | outcome | {"too_wide": too_wide(study)})
     else:
         _show(options, drafted, left_out)
         list_faults(faults)
@@ -274,12 +274,13 @@ def _answered(options: argparse.Namespace, question: Question) -> argparse.Names
     for number, choice in enumerate(question.choices, 1):
         say(f"  {number}  {choice.means}  ({shlex.join(choice.options)})")
     while True:
-        typed = input("number, or options; Enter for 1: ").strip() or "1"
-        if typed.isdigit() and 1 <= int(typed) <= len(question.choices):
-            more = question.choices[int(typed) - 1].options
-        elif typed.startswith("--"):
-            more = tuple(shlex.split(typed))
-        else:
+        typed, more = input("number, or options; Enter for 1: ").strip() or "1", None
+        with suppress(ValueError):  # digits that are no number, a quotation mark that none closes
+            if typed.isdigit() and 1 <= int(typed) <= len(question.choices):
+                more = question.choices[int(typed) - 1].options
+            elif typed.startswith("--"):
+                more = tuple(shlex.split(typed))
+        if more is None:
             say(f"expected a number from 1 to {len(question.choices)}, or options with --")
             continue
         try:
@@ -521,9 +522,10 @@ def _check(options: argparse.Namespace) -> int:
         text = mapping_draft(read_site(study, options.silo, options.data), options.silo, study.data)
         with writing(options.mapping):
             write_text(options.mapping, text)
-        what = "review it; it stays on this machine"
-        what = what if text else "no mapping seems to be needed: the file is empty"
-        answer(options, {"mapping": str(options.mapping)}, f"wrote {options.mapping}; {what}")
+        advice = "review it; it stays on this machine"
+        if not text:
+            advice = "no mapping seems to be needed: the file is empty"
+        answer(options, {"mapping": str(options.mapping)}, f"wrote {options.mapping}; {advice}")
         return 0
     names = parties if options.silo is None else [options.silo]
     files = (silo_records.file_of(study, name, options.data) for name in names)
