@@ -319,8 +319,8 @@ def _takes_by_mask(func: Any, args: Sequence[Any]) -> bool:
     return by_index and any(at.dtype in (torch.bool, torch.uint8) for at in tensors_in(args[1]))
 
 
-# And what torch does unchecked on any device: a number that a record may hold has it read or write
-# past its tensors, ends the process, or is counted up to. What it is given of that sort, by name.
+# And operations that torch checks on no device: a number that a record may hold has them read or
+# write past their tensors, end the process, or count up to it. By name, such arguments of theirs.
 
 
 def _at(*places: int | str) -> Callable[[Sequence[Any], dict[str, Any]], object]:
@@ -426,7 +426,7 @@ _Bounds = Callable[[list[Any]], None]
 
 
 def _of_rows(place: int, rows: Callable[[list[Any]], int], *, wraps: bool = False) -> _Bounds:
-    """The argument at a place counts from 0, or from as many before the end, to below so many."""
+    """The argument at a place names rows: from 0, or where it `wraps` from as many below 0."""
 
     def bound(given: list[Any]) -> None:
         count = rows(given)
@@ -436,7 +436,7 @@ def _of_rows(place: int, rows: Callable[[list[Any]], int], *, wraps: bool = Fals
 
 
 def _of_axes(given: list[Any]) -> None:
-    """The second argument has, for one axis of the first after the other, a place or nothing."""
+    """The second argument has indices, or None, for one axis of the first after the other."""
     table, places, axis = given[0], list(given[1]), 0
     for at, index in enumerate(places):
         if index is None or index.dtype not in (torch.bool, torch.uint8):
@@ -454,7 +454,7 @@ def _along(given: list[Any]) -> int:
 
 
 def _of_classes(place: int, *, least: int = 0) -> _Bounds:
-    """The argument at a place names scores of the one before; from -1 on where that ends a list."""
+    """The argument at a place names columns of the one before; -1, if it is least, ends a list."""
 
     def bound(given: list[Any]) -> None:
         scores = given[place - 1]
@@ -464,7 +464,7 @@ def _of_classes(place: int, *, least: int = 0) -> _Bounds:
 
 
 def _but_ignored(place: int) -> _Bounds:
-    """The same of a loss whose fourth argument from there on is a class that is left out."""
+    """The same, but for the class that the loss ignores, its third argument after that place."""
     within = _of_classes(place)
 
     def bound(given: list[Any]) -> None:

@@ -498,7 +498,7 @@ def vmapped_losses(
 
 
 def _on_every(model: Traced, tape: Tape, one: Callable[..., Any], *given: Any) -> Any:
-    """What `one` makes of every record, or does once the model goes its other way."""
+    """What `one` makes of every record; once more if the model turns to its traced way."""
     try:
         with _Intercept(tape):
             return vmap(one, randomness="different")(*given)

@@ -48,7 +48,7 @@ class StepNoise(Protocol):
         """The largest standard deviation of a step's noise, in units of a share's."""
 
     def charged_rate(self, rate: float) -> float:
-        """With which chance a unit is in a batch that is charged, where it is `rate` in a step."""
+        """The chance of a unit to be in the batch that is charged, if it is `rate` in a step's."""
 
     def batch_rows(self, capacity: int, rate: float) -> int:
         """The public number of rows in a batch of a silo that may hold so many units (P19)."""

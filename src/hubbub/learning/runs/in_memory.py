@@ -235,8 +235,8 @@ def fit(
     # Clip, optimizer and bins follow the rules where they are not stated.
     study = Study.from_table(content)
     usual = [part for ask in study.asks for part in ask.usual(study).items()]
-    stated_too = {name: {**followed, **content[name]} for name, followed in usual}
-    study = Study.from_table(content | stated_too)
+    completed = {name: {**followed, **content[name]} for name, followed in usual}
+    study = Study.from_table(content | completed)
     # A validation by subgroups needs of each record its class, too.
     if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}

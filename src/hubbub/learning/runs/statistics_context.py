@@ -408,8 +408,8 @@ class InMemoryLedgers:
 class FolderLedgers:
     """Ledgers in a folder, with a folder beside them for what each query has given.
 
-    Beside the ledgers stands, under a key that is there too, of which tables each query was asked:
-    an answer is given again for these alone.
+    A digest, under a key, of the tables that each query was asked of stands beside the ledgers: an
+    answer is given again for these alone.
     """
 
     home: Path  # of both
@@ -448,10 +448,10 @@ class FolderLedgers:
     def answer(self, plan: Plan) -> Result | None:
         """What a query has given, if it was answered; SpentError if it was asked of others."""
         result = answered_in(self._folder(plan.study), plan)
-        mark = self._mark(plan.study)
-        if result is None or not mark.exists():
+        file = self._digest_file(plan.study)
+        if result is None or not file.exists():
             return result
-        if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
+        if not hmac.compare_digest(read_bytes(file, most=_KEY), self._digest(plan.study)):
             raise SpentError(
                 f"expected the tables used in earlier queries in {self.home}, got others; "
                 "ask with another epsilon, which is another release"
@@ -461,9 +461,9 @@ class FolderLedgers:
     def release(self, prepared: prepared_study.PreparedStudy) -> Result:
         """Charge a query and ask it."""
         uncounted.warn_if_uncounted(dict.fromkeys(self.tables, self._ledgers.resolve()))
-        marked = self._marked(prepared.study)
-        with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
-            write_all(file, marked)
+        digest = self._digest(prepared.study)
+        with fresh(self._digest_file(prepared.study), mode=PRIVATE) as file:
+            write_all(file, digest)
         folder = self._folder(prepared.study)
         return run_study.run_prepared(prepared, folder, ledgers=self._ledgers)
 
@@ -471,12 +471,12 @@ class FolderLedgers:
     def _ledgers(self) -> Path:
         return self.home / "ledgers"
 
-    def _mark(self, study: Study) -> Path:
-        """Where it stands of which tables a query was asked."""
+    def _digest_file(self, study: Study) -> Path:
+        """The file with the digest of the tables that a query was asked of."""
         return self._ledgers / f"{study.id.hex()}.tables"
 
-    def _marked(self, study: Study) -> bytes:
-        """What stands for a query of these tables: nobody without the key learns of a cell."""
+    def _digest(self, study: Study) -> bytes:
+        """That digest for these tables: nobody without the key learns of a cell by it."""
         path = self._ledgers / "tables.key"
         key = read_bytes(path, most=_KEY) if path.exists() else b""
         if len(key) < _KEY:  # new, or torn by a crash

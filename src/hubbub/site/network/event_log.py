@@ -4,11 +4,10 @@ A line is a JSON object with the time, the party, the event and a few plain valu
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
 records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
 replaced all at once, and every half minute while the process lives. A log that has grown large
-becomes `events.jsonl.1`, and a new one begins. Others can cause some events as often as they like,
-and have no line of another kind pushed out by them: of one kind so many are written at once, then
+becomes `events.jsonl.1`, and a new one begins. Others can cause some events as often as they like.
+So that these push out no line of another kind, only so many of one kind are written at once, then
 one a minute, which says how many were left out. Nor do they hide another party's trouble of the
-same kind: of a party, and a study, that had none of it for an hour one more is written, of so many
-of them at most.
+same kind: a party, and a study, without such a line for an hour gets one, up to a number of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Another party as a line has it: where it is heard and told, and how much of no use it may send.
+"""A party's connection to the relay, and each other party as it is heard and told over it.
 
 Whoever means well sends next to nothing that nobody can use: a few words when a line is new, pieces
-that were sent twice after a gap.
+that were sent twice after a gap. So what is of no use is counted, and too much of it not heard.
 """
 
 from __future__ import annotations
