@@ -354,10 +354,10 @@ class PaddedBatches:
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
         places = (len(piece), self._places) if self._places else (len(piece),)
         inputs = np.repeat(self._null[None], len(piece), axis=0)
-        known = self._records.targets
-        targets = np.zeros((*places, *known.shape[1:]), dtype=known.dtype)
+        of_silo = self._records.targets
+        targets = np.zeros((*places, *of_silo.shape[1:]), dtype=of_silo.dtype)
         mine = piece[held] if self._units is None else self._units.rows[piece[held]]
-        inputs[held], targets[held] = self._records.inputs[mine], known[mine]
+        inputs[held], targets[held] = self._records.inputs[mine], of_silo[mine]
         return [inputs, targets]
 
     def _numbers(self, piece: Rows, held: NDArray[np.bool_]) -> Rows:

@@ -420,10 +420,10 @@ def _shaped(sources: list[Source], space: GradientSpace) -> list[Part]:
 
 def _affordable(parts: list[Part], records: int) -> int:
     """How many records the budget holds, judged by the most that the last piece took at once."""
-    made = accumulate(part.floats() for _, part in parts)
+    so_far = accumulate(part.floats() for _, part in parts)
     waiting = [part.scratch if isinstance(part, Stack) else 0 for _, part in parts]
     beside = reversed([*accumulate(reversed(waiting))])
-    return _within_budget(max(map(add, made, beside), default=0), records)
+    return _within_budget(max(map(add, so_far, beside), default=0), records)
 
 
 def _within_budget(numbers: int, records: int) -> int:

@@ -103,8 +103,8 @@ def _on_all_records(
     below has an ordinary graph already. `alike` takes values that are the same for all records.
     """
     interpreter = retrieve_current_functorch_interpreter()
-    pairs = [_unwrap_batched(one, interpreter.level()) for one in values]
-    others = any(is_functorch_wrapped_tensor(one) for one, _ in pairs)
+    pairs = [_unwrap_batched(value, interpreter.level()) for value in values]
+    others = any(is_functorch_wrapped_tensor(value) for value, _ in pairs)
     if others or not isinstance(interpreter, VmapInterpreter):
         raise RuntimeError("the model itself uses vmap or grad")
     with interpreter.lower():
@@ -113,8 +113,8 @@ def _on_all_records(
         records = interpreter.batch_size()
         output = rule(
             *(
-                one.expand(records, *one.shape) if dim is None else one.movedim(dim, 0)
-                for one, dim in pairs
+                value.expand(records, *value.shape) if dim is None else value.movedim(dim, 0)
+                for value, dim in pairs
             )
         )
     return tree_map(lambda values: _add_batch_dim(values, 0, interpreter.level()), output)
@@ -286,10 +286,10 @@ def _recurrent(
 
     def beside(given: torch.Tensor, *begun: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The sequences of all records, as those of one."""
-        count, own = len(given), 0 if records_first else 1  # the axis of a record's sequences
+        count, axis = len(given), 0 if records_first else 1  # the axis of a record's sequences
         starts = [state.transpose(0, 1).flatten(1, 2).contiguous() for state in begun]
-        output, *last = called(given.movedim(0, own).flatten(own, own + 1), *starts)
-        output = output.unflatten(own, (count, -1)).movedim(own, 0)
+        output, *last = called(given.movedim(0, axis).flatten(axis, axis + 1), *starts)
+        output = output.unflatten(axis, (count, -1)).movedim(axis, 0)
         return (output, *(state.unflatten(1, (count, -1)).transpose(0, 1) for state in last))
 
     if (
@@ -497,16 +497,16 @@ def vmapped_losses(
     return outputs, losses
 
 
-def _on_every(model: Traced, tape: Tape, one: Callable[..., Any], *given: Any) -> Any:
-    """What `one` makes of every record; once more if the model turns to its traced way."""
+def _on_every(model: Traced, tape: Tape, of_record: Callable[..., Any], *given: Any) -> Any:
+    """What `of_record` makes of each; once more if the model turns to its traced way."""
     try:
         with _Intercept(tape):
-            return vmap(one, randomness="different")(*given)
+            return vmap(of_record, randomness="different")(*given)
     except RuntimeError as error:
         if not model.turns(error):
             raise
     tape.forget()
-    return _on_every(model, tape, one, *given)
+    return _on_every(model, tape, of_record, *given)
 
 
 def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> list[Source]:

@@ -175,14 +175,14 @@ def _tell_if_large(files: Sequence[Path]) -> None:
         tell(f"reading {size(total)} of records: every cell is looked at, which may take minutes")
 
 
-def _with_validation(made: Draft) -> Draft:
+def _with_validation(drafted: Draft) -> Draft:
     """The draft with the least part of epsilon that tells how good the model is; none if none does.
 
     With a test share it is validated whatever that tells.
     """
-    tried = made
-    for share in made.validation_shares:
-        tried = replace(made, validation_epsilon=share * EPSILON)
+    tried = drafted
+    for share in drafted.validation_shares:
+        tried = replace(drafted, validation_epsilon=share * EPSILON)
         study = Study.parse(draft_text(tried))
         (ask,) = (ask for ask in study.asks if "validation" in ask.tables)
         # With the number of bins that tells most.
@@ -190,7 +190,7 @@ def _with_validation(made: Draft) -> Draft:
         tried = replace(tried, validation_bins=bins)
         if ask.is_telling(Study.parse(draft_text(tried))):
             return tried
-    return tried if made.test_share else made
+    return tried if drafted.test_share else drafted
 
 
 def _refuse(options: argparse.Namespace) -> None:
@@ -347,30 +347,30 @@ def _again(options: argparse.Namespace, *more: str) -> list[str]:
     return [*words, *more]
 
 
-def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
+def _faults(drafted: Draft, study: Study, *, tidied: bool) -> list[Fault]:
     """What a run would refuse of the files that the study names, and what is odd."""
     if not tidied:
-        return [*made.faults, *all_faults(made.tables, study.data, made.tables)]
+        return [*drafted.faults, *all_faults(drafted.tables, study.data, drafted.tables)]
     # In copies patients are numbered anew, so keys that look alike are seen in the files alone.
     faults = [
         fault
-        for table in made.tables
-        if made.patient and made.patient in table.header
-        for fault in likely_namesakes(table, made.patient)
+        for table in drafted.tables
+        if drafted.patient and drafted.patient in table.header
+        for fault in likely_namesakes(table, drafted.patient)
     ]
     faults += [
         replace(fault, remedy="left out of the copy", refused=False)
-        for table in made.tables
+        for table in drafted.tables
         for fault in table.faults
         if fault.row is not None
     ]
-    return faults + checked(study, made.parties[: len(made.tables)], Path())
+    return faults + checked(study, drafted.parties[: len(drafted.tables)], Path())
 
 
-def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -> dict[str, Any]:
-    target = made.target
+def _described(drafted: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -> dict[str, Any]:
+    target = drafted.target
     return {
-        "parties": made.parties,
+        "parties": drafted.parties,
         "target": target.name,
         "guessed": target.guessed,
         "other_targets": target.others,
@@ -379,18 +379,18 @@ def _described(made: Draft, left_out: dict[str, int], faults: Sequence[Fault]) -
         "negative": target.negative,
         "classes": target.classes,
         "kind": target.outcome.kind if target.outcome else "class",
-        "columns": [column.name for column in made.used],
-        "patient": made.patient,
-        "left_out": {column.name: column.note for column in made.columns if not column.column},
-        "validation": made.validation_epsilon,
-        "private": made.private,
+        "columns": [column.name for column in drafted.used],
+        "patient": drafted.patient,
+        "left_out": {column.name: column.note for column in drafted.columns if not column.column},
+        "validation": drafted.validation_epsilon,
+        "private": drafted.private,
         "rows_left_out": left_out,
         "faults": [fault.to_dict() for fault in faults],
     }
 
 
-def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) -> None:
-    target = made.target
+def _show(options: argparse.Namespace, drafted: Draft, left_out: dict[str, int]) -> None:
+    target = drafted.target
     if (outcome := target.outcome) is None:
         ones, zeros = ", ".join(target.positive), ", ".join(target.negative)
         meaning = ", ".join(target.classes) or f"1 is {ones}; 0 is {zeros}"
@@ -402,8 +402,8 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
     guess = (f"guessed: choose another with --target{others}",) if target.guessed else ()
     note = "; ".join((*guess, *target.notes, *target.seen))
     rows = [(target.name, f"the target: {meaning}", note)]
-    for drafted in made.columns:
-        column = drafted.column
+    for of_column in drafted.columns:
+        column = of_column.column
         if column is None:
             becomes = "left out"
         elif column.categories:
@@ -412,20 +412,20 @@ def _show(options: argparse.Namespace, made: Draft, left_out: dict[str, int]) ->
             low, high = column.bounds
             steps = f" in steps of {column.step:g}" if column.step else ""
             becomes = f"a number from {low:g} to {high:g}{steps}"
-        rows.append((drafted.name, becomes, drafted.note))
-    title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
+        rows.append((of_column.name, becomes, of_column.note))
+    title = f"{options.out}: {len(drafted.parties)} silos, {', '.join(drafted.parties)}"
     table(title, ("column", "becomes", "note"), rows, texts=3)
-    for (party, rows_lost), copied in zip(left_out.items(), made.tables, strict=False):
+    for (party, rows_lost), copied in zip(left_out.items(), drafted.tables, strict=False):
         lost = "; rows that are not records, or have no target, are left out" if rows_lost else ""
         path = options.tidy / f"{party}.csv"
         say(f"copied to {path}: {several(copied.read - rows_lost, 'record')}{lost}")
 
 
 def _last_words(
-    options: argparse.Namespace, made: Draft, study: Study, faults: Sequence[Fault]
+    options: argparse.Namespace, drafted: Draft, study: Study, faults: Sequence[Fault]
 ) -> list[str]:
     """What the draft costs, and what of it is from records."""
-    part = made.validation_epsilon
+    part = drafted.validation_epsilon
     lines = [words] if (words := too_wide(study)) else []
     if part:
         lines.append(
@@ -437,11 +437,11 @@ def _last_words(
         lines.append(f"epsilon {EPSILON:g}: all of it trains the model; {_TOO_FEW}")
     lines.append(
         "Read from your files: agree on these with your partners, or replace them, before you "
-        f"share the study: {'; '.join(made.private)}"
+        f"share the study: {'; '.join(drafted.private)}"
     )
     lines.append("nothing was sent; the list above is for you only")
     is_read = not any(fault.refused for fault in faults)
-    if not made.files and (options.tidy is not None or is_read):
+    if not drafted.files and (options.tidy is not None or is_read):
         lines.append(
             "the files' names do not match a pattern such as silo-{name}.csv, which a study needs"
         )
@@ -453,11 +453,11 @@ def _last_words(
 
 
 def _next(
-    options: argparse.Namespace, made: Draft, faults: Sequence[Fault], *, is_ready: bool
+    options: argparse.Namespace, drafted: Draft, faults: Sequence[Fault], *, is_ready: bool
 ) -> tuple[str, list[str]]:
     """What is to be done next, and the command for it."""
     out, then = str(options.out), "then see what it guarantees with"
-    if is_ready and len(made.tables) == 1:
+    if is_ready and len(drafted.tables) == 1:
         words = f"put the other silos' names into [parties] of the study; {then}"
         return words, ["plan", out]
     if is_ready:
@@ -468,14 +468,14 @@ def _next(
         return f"{words}: correct it, and check again with", ["check", out]
     if options.query:
         faulty = {fault.file for fault in faults if fault.refused}
-        silos = zip(made.parties, made.tables, strict=False)
+        silos = zip(drafted.parties, drafted.tables, strict=False)
         named = (name for name, table in silos if table.origin in faulty)
-        party = next(named, made.parties[0])
+        party = next(named, drafted.parties[0])
         words = "correct them in the database, or let each site map its own, beginning with"
         mapping = ["--mapping", str(options.data / "mapping.toml")]
         command = ["check", out, "--silo", party, "--data", str(options.data), *mapping]
         return f"{_MISFITS}: {words}", command
-    guessed = ["--target", made.target.name] if made.target.guessed else []
+    guessed = ["--target", drafted.target.name] if drafted.target.guessed else []
     words = "a run cannot read these files yet: correct them, or write corrected copies with"
     return words, _again(options, *guessed, *_TIDY, "--replace")
 

@@ -188,8 +188,8 @@ class EventLog:
             self._state.update(values)
             if self.folder is None:
                 return
-            whole = {"party": self.party, "time": time.time(), **self._shown()}
-            status = json.dumps(whole, indent=2) + "\n"
+            shown = {"party": self.party, "time": time.time(), **self._shown()}
+            status = json.dumps(shown, indent=2) + "\n"
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False)
 
@@ -348,34 +348,34 @@ class StudyLog(EventLog):
     said last, of whichever study. That a study is over, or stopped, is not said of the party.
     """
 
-    whole: EventLog
+    party_log: EventLog
     study: str
     id: bytes
 
     @classmethod
-    def within(cls, whole: EventLog, study: str, id: bytes) -> StudyLog:  # noqa: A002 (its word)
+    def within(cls, party_log: EventLog, study: str, id: bytes) -> StudyLog:  # noqa: A002 (its word)
         """The log of a study in a party's."""
-        return cls(party=whole.party, whole=whole, study=study, id=id)
+        return cls(party=party_log.party, party_log=party_log, study=study, id=id)
 
     def state(self, **values: Any) -> None:
         """Change what is known of the present of this study."""
         self._state.update(values)
-        missed = self.whole.of_study(self.id.hex()[:16], {"study": self.study, **self._state})
+        missed = self.party_log.of_study(self.id.hex()[:16], {"study": self.study, **self._state})
         own_alone = {"why"} | ({"state"} if values.get("state") != TRAINING else set())
         shared = {k: missed.get(k, v) for k, v in values.items() if k not in own_alone}
-        self.whole.state(**shared)
+        self.party_log.state(**shared)
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the party's state."""
-        self.whole.add(**amounts)
+        self.party_log.add(**amounts)
 
     def answered(self) -> None:
         """An attempt was answered, now."""
-        self.whole.answered()
+        self.party_log.answered()
 
     def write(self, level: str, event: str, values: Mapping[str, Any]) -> None:
         """Write an event of this study down, in the party's log."""
-        self.whole.write(level, event, {"study": self.study, **values})
+        self.party_log.write(level, event, {"study": self.study, **values})
 
 
 def _short(values: Mapping[str, Any]) -> dict[str, Any]:

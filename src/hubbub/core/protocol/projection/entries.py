@@ -44,11 +44,11 @@ _COS = [-1 / 3628800, 1 / 40320, -1 / 720, 1 / 24, -1 / 2, 1.0]
 class Gaussian:
     """Products with a matrix of Gaussian entries: the paper's own kind, and the slower one."""
 
-    def project(self, whole: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
+    def project(self, numbers: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
         """The k sums of d whole numbers times Gaussian entries."""
         totals = np.zeros((dimension, matrix.LIMBS), dtype=np.int64)
-        for tile, rows in enumerate(_tiles(whole.size)):
-            parts = matrix.limbs(whole[rows].astype(np.int64))
+        for tile, rows in enumerate(_tiles(numbers.size)):
+            parts = matrix.limbs(numbers[rows].astype(np.int64))
             for columns, entries in _entries(key, tile, len(parts), dimension):
                 totals[columns] += (entries @ parts).astype(np.int64)
         return matrix.joined(totals) / _UNIT
@@ -199,15 +199,15 @@ _LOW = _characters(0).reshape(COLUMNS, -1, _STRIP).swapaxes(0, 1)  # (8, 20, 32)
 class Signs:
     """Products with a matrix of signs, the fast kind."""
 
-    def project(self, whole: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
+    def project(self, numbers: matrix.Array, dimension: int, key: bytes) -> matrix.Array:
         """The k signed sums of d whole numbers."""
         from scipy.sparse import csc_array  # which takes long to import
 
-        span, groups = min(_SPAN, whole.size), _groups(dimension)
+        span, groups = min(_SPAN, numbers.size), _groups(dimension)
         starts, ones = np.arange(span + 1, dtype=np.int32), np.ones(span)
         sums = np.zeros((groups, COLUMNS))
-        for first in range(0, whole.size, span):
-            part = whole[first : first + span]
+        for first in range(0, numbers.size, span):
+            part = numbers[first : first + span]
             for group in range(groups):
                 places = np.empty(part.size, dtype=np.int32)
                 for rows, words in _words(key, group, first, first + part.size):

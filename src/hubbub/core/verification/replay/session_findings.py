@@ -113,21 +113,19 @@ def query_count_findings(
     plan: Plan, sessions: Sessions, content: Plain | None
 ) -> Iterator[Finding]:
     """What was asked of the silos besides the training, over all sessions (P16)."""
-    asked: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
     for header, played in sessions:
-        asked[header.purpose] += played.attempts
+        sums[header.purpose] += played.attempts
     counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
     for planned in plan.beside:
         purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
-        if asked[purpose] < most:
+        if sums[purpose] < most:
             yield not_verifiable(
                 f"that no sum for {purpose} was left out: the transcripts have "
-                f"{asked[purpose]} of {most} that are due"
+                f"{sums[purpose]} of {most} that are due"
             )
-        why = "the claimed epsilon does not hold" if asked[purpose] > most else ""
-        claim = (
-            f"the transcripts have {several(asked[purpose], 'sum')} for {purpose}, of {most} due"
-        )
+        why = "the claimed epsilon does not hold" if sums[purpose] > most else ""
+        claim = f"the transcripts have {several(sums[purpose], 'sum')} for {purpose}, of {most} due"
         yield judged(f"{claim} after {several(int(counted), 'attempt')}", why)
 
 

@@ -157,8 +157,10 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
         study=str(facts.value("study.name")),
         study_id=str(facts.value("study.id")),
         chapters=tuple(
-            Chapter(title=own.title, source=own.source, parts=[*map(answered, own.parts)])
-            for own in CHAPTERS
+            Chapter(
+                title=chapter.title, source=chapter.source, parts=[*map(answered, chapter.parts)]
+            )
+            for chapter in CHAPTERS
         ),
         trusted=tuple(claim for claim, verdict in verdicts if verdict == "not verifiable"),
         wrongs=tuple(f"{claim}: {why}" for claim, why in verdicts if why.startswith("wrong")),
