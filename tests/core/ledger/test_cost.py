@@ -124,6 +124,20 @@ def test_p8_a_projection_is_charged():
     assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
 
 
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_p8_a_row_with_a_projection_to_no_or_one_number_is_refused_and_not_charged_as_plain(
+    dimension,
+):
+    with pytest.raises(StudyError, match="dimension"):
+        replace(entry().kind, projection="gaussian", dimension=dimension)
+
+
+def test_p8_a_row_without_a_kind_of_projection_is_charged_as_plain():
+    kind = entry().kind
+    odd = replace(kind, projection="", dimension=8)
+    assert upper(odd, 3, "add-remove", 1e-5) == upper(kind, 3, "add-remove", 1e-5)
+
+
 def test_p10_a_record_less_in_joint_batches_costs_a_change_of_twice_its_length_each_time():
     """Whoever owns records may know all batches, so that nothing is gained by sampling."""
     joint = replace(

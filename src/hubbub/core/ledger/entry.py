@@ -56,7 +56,7 @@ class LedgerMechanism:
         arguments.whole("records", self.records, least=0, most=10**12)
         arguments.whole("known_records", self.known_records, least=0, most=10**12)
         arguments.choice("projection", self.projection, ("", *_PROJECTIONS))
-        arguments.whole("dimension", self.dimension, least=0, most=10**7)
+        arguments.whole("dimension", self.dimension, least=2 * bool(self.projection), most=10**7)
         arguments.within("factor", self.factor, least=1.0, most=1e6)
         arguments.within("slack", self.slack, least=0.0, most=1.0)
         arguments.choice("unit", self.unit, UNITS)

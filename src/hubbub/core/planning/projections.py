@@ -107,8 +107,8 @@ class Projection(Protocol):
 
 
 def projection_of(kind: str, dimension: int) -> Projection | None:
-    """Of a kind to so many numbers; None where all are sent."""
-    if not dimension:
+    """Of a kind to so many numbers; None where all are sent, or there is no kind."""
+    if not (kind and dimension):
         return None
     return random_projection.RandomProjection(kind=kind, dimension=dimension)
 
