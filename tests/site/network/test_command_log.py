@@ -100,6 +100,16 @@ def test_no_password_of_an_address_is_noted(home, monkeypatch, option, spelt):
     assert "cret" not in noted
 
 
+def test_a_folder_whose_name_is_no_text_stops_no_command(home, monkeypatch):
+    noted: list[bytes] = []
+    odd = home.rename(home.with_name("h\udcff"))
+    monkeypatch.setattr(command_log, "_SYSTEM", odd)
+    monkeypatch.setattr(command_log.syslog, "openlog", lambda *_, **__: None)
+    monkeypatch.setattr(command_log.syslog, "syslog", lambda words: noted.append(words.encode()))
+    assert main(["inbox", "--home", str(odd)]) == 0
+    assert [b"h\\udcff: {" in line for line in noted] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("word", "noted"),
     [

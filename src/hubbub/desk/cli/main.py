@@ -320,7 +320,8 @@ class CommandLog:
             append_line(home / COMMANDS, text, mode=PRIVATE)
         if _SYSTEM.exists():
             syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
-            syslog.syslog(f"{home.resolve()}: {text}")
+            where = str(home.resolve()).encode(errors="backslashreplace").decode()
+            syslog.syslog(f"{where}: {text}")
 
 
 def _shown(word: str) -> str:
