@@ -88,7 +88,7 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> Qu
         def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
             chance = sums.chance(step, parameters)
             rows = sums.rows(silo, chance)
-            total = sums.clipped(task, parameters, rows, chance)
+            total = clipped_sum(sums.transform, task, parameters, rows, chance.draw)
             return loop.Summed(gradient=sums.lifted(total + noise(step), chance))
 
         return summation
@@ -189,13 +189,7 @@ class _Sums:
             batch = np.concatenate(places)
         elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
-        return self.clipped(self.task, parameters, batch, chance)
-
-    def clipped(
-        self, task: LocalTask, parameters: prepared_study.Parameters, rows: Rows, chance: _Chance
-    ) -> Array:
-        """The clipped sum over some rows of a task, without noise."""
-        return clipped_sum(self.transform, task, parameters, rows, chance.draw)
+        return clipped_sum(self.transform, self.task, parameters, batch, chance.draw)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """The noise on every number of a sum, by the step of one training."""
