@@ -11,9 +11,11 @@ import socket
 import stat
 import time
 import tomllib
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import tomli_w
@@ -21,7 +23,7 @@ import tomli_w
 from hubbub.core.errors import UserError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
-from hubbub.desk.cli import network_commands
+from hubbub.desk.cli import consortium_commands, network_commands
 from hubbub.desk.cli.main import COMMANDS, main
 from hubbub.site.network.event_log import EventLog, StudyLog
 from hubbub.site.network.folder_files import read_roster, roster_of
@@ -409,6 +411,18 @@ def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monk
     code, out, err = command(*asked)
     assert code == 0
     assert "one" not in (out + err).replace("telephone", "")
+
+
+def test_who_ends_the_input_has_typed_no_passphrase_and_not_said_yes(
+    command, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("hubbub.desk.cli.terminal.getpass", Mock(side_effect=EOFError))
+    monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
+    asked = ("keygen", "x", "--home", tmp_path / "x", "--passphrase")
+    refuses(command, *asked, says="expected a passphrase to be typed")
+    assert not (tmp_path / "x").exists()
+    assert not consortium_commands._agreed("Approve it?", Namespace(yes=False, json=False))
 
 
 @pytest.fixture(scope="module")

@@ -444,4 +444,6 @@ def _agreed(question: str, options: argparse.Namespace) -> bool:
         raise UserError(
             "expected a terminal to ask on, found none; read what is shown and add --yes"
         )
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    with suppress(EOFError):  # who ends the input has not said yes
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return False

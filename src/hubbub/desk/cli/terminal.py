@@ -13,7 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from getpass import getpass
@@ -406,4 +406,7 @@ def _asked_passphrase(question: str, options: argparse.Namespace) -> str:
             "expected the passphrase of the keys, found no terminal to ask on; give "
             f"--passphrase-fd, or systemd's credential {CREDENTIAL}"
         )
-    return _line(getpass(question).encode(), "to be typed")
+    typed = ""
+    with suppress(EOFError):  # who ends the input has typed none
+        typed = getpass(question)
+    return _line(typed.encode(), "to be typed")
