@@ -697,6 +697,14 @@ def test_times_that_are_nearly_one_have_a_grid():
     assert outcome.grid[0] < outcome.grid[1]
 
 
+def test_a_time_that_is_next_to_nothing_is_no_step_of_the_others():
+    from hubbub.desk.drafting.target_draft import learned
+
+    cells = [f"{1.5 * k}" for k in range(39)] + ["1e-320"]
+    columns = {"x": cells, "died": ["no", "yes"] * 20}
+    assert learned(columns, "x", kind="time-to-event", event="died").outcome.step == 0.0
+
+
 def test_a_column_that_is_nearly_all_the_same_has_bounds():
     from hubbub.desk.drafting.column_draft import column_draft
 

@@ -210,8 +210,9 @@ def _time(columns: Columns, name: str, event_name: str) -> TargetDraft:
     step, places = 0.0, sorted(set(values) - {0.0})
     if 1 < len(places) <= _MOST_VISITS:
         least = float(f"{min(b - a for a, b in pairwise((0.0, *places))):.12g}")
-        near = all(abs(t / least - round(t / least)) < _OFF_STEP for t in places)
-        step = least if near and places[-1] <= _MOST_VISITS * least else 0.0
+        if places[-1] <= _MOST_VISITS * least:
+            near = all(abs(t / least - round(t / least)) < _OFF_STEP for t in places)
+            step = least if near else 0.0
     outcome = Outcome(
         kind=TIME_TO_EVENT,
         event=event.name,
