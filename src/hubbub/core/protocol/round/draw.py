@@ -112,8 +112,9 @@ def clipped_sum(
         rows: the records in the batch, in their rows.
         draw: of the attempt, where there is a transform.
     """
-    if transform is None or draw is None:
+    if transform is None:
         return task.clipped_sum(parameters, rows)
+    assert draw is not None, "attempts of such rounds have one"  # noqa: S101
     return transform.clipped_sum(task, parameters, rows, draw)
 
 
