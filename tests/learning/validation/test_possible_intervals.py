@@ -206,8 +206,8 @@ def test_intervals_of_amounts_hold_the_score_of_those_who_are_drawn_from(counts:
 
     By the sampling alone fewer do, of every score.
     """
-    seen = noisy_table.of_counts(12, 8) if counts else noisy_table.of_amounts(0, 100, 8)
-    bins = noisy_table.of_rates(12, 8) if counts else seen
+    seen = noisy_table.of_counts(12, 16) if counts else noisy_table.of_amounts(0, 100, 16)
+    bins = noisy_table.of_rates(12, 16) if counts else seen
     kind, rng = Amounts(bins=bins, seen=seen, counts=counts), np.random.default_rng(11)
     usual = kind.guess(3000.0)
     true = {one.name: one.value for one in kind.scored(ExactTable(counts=usual, sigma=0.0)).scores}

@@ -25,11 +25,11 @@ from hubbub.desk.report.sheet import Figure, Sheet, SheetOfModel, Table
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
-    "One noisy sum compared the published model's predictions with the outcomes. Every "
-    "interval covers both the sampling of people and the added noise. Predictions and amounts "
-    "were first put into public bins; beyond the public bounds they count in the outermost. "
-    "Where one wide bin has most amounts, or many share a value, no error, gap or slope is told. "
-    "A c-index compares only records in different bins of the outcome."
+    "One noisy sum compared the published model's predictions with the outcomes. Every interval "
+    "covers the sampling of people, the added noise and, of amounts, what public bins round: by "
+    "how much wider bins change a score. Values beyond the public bounds count in the outermost "
+    "bin. Where one wide bin has most amounts, or many share a value, no error, gap or slope is "
+    "told. A c-index compares only records in different bins of the outcome."
 )
 _LEAST = 0.05  # a net benefit that an axis shows at least
 

@@ -8,7 +8,9 @@ them has little noise. Of amounts, counts and more than two classes the cells ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import log, sqrt
 
 import numpy as np
@@ -74,13 +76,18 @@ class Kind(ABC):
 
 
 def _observed(
-    table: NoisyTable, bins: Bins, came: Array, ends: tuple[float, float] = (0.0, 1.0)
+    table: NoisyTable, bins: Bins, come: Sequence[Array], ends: tuple[float, float] = (0.0, 1.0)
 ) -> ScoreCurve | None:
-    """What outcomes came to, on average, over what was foretold: a point for each fifth."""
+    """What outcomes came to, on average, over what was foretold: a point for each fifth.
+
+    What outcomes `come` to is given first as it is, then by coarser bins, for which it allows.
+    """
 
     def mean(group: slice) -> ScoreInterval:
-        sums = table.part(group).sums(came, np.ones(1))
-        return sums.ratio(_place(0), _place(1)).within(*ends, wide=np.inf)
+        own, *others = (
+            table.part(group).sums(came, np.ones(1)).ratio(_place(0), _place(1)) for came in come
+        )
+        return reduce(ScoreInterval.allowing, others, own).within(*ends, wide=np.inf)
 
     return curve("observed", [(at, mean(group)) for at, group in fifths(table, bins.points)])
 
@@ -136,7 +143,7 @@ class Risks(_OfRisks):
             self._brier(table),
             score("calibration_gap", apart.ratio(_place(0), _place(1)).within(-1.0, 1.0)),
             score("calibration_slope", _logistic_slope(odds, table)),
-            calibration=_observed(table, self.bins, _SECOND),
+            calibration=_observed(table, self.bins, [_SECOND]),
             decisions=self._decisions(table),
         )
 
@@ -433,7 +440,7 @@ class Amounts(Kind):
 
     def places(self, predicted: Array, targets: Array) -> tuple[Places, Places]:
         """(n,) the bins of each record."""
-        return self.bins.places(predicted), self.seen.places(targets)
+        return self.bins.even_places(predicted), self.seen.even_places(targets)
 
     def guess(self, records: float) -> Array:
         """The table of so many records of a usual model: R squared .3, a spread of .2 of the range.
@@ -453,18 +460,57 @@ class Amounts(Kind):
     def scored(self, table: NoisyTable) -> ValidationScores:
         """The c-index, the deviance of counts, R squared, errors and calibration.
 
+        All records of a bin count as its middle. An interval is wider by what taking bins two by
+        two would change, which is more than that, unless most records share a few values.
+
         The c-index comes first: noise hides an R squared of a few thousand records, and not which
         of two records is higher (Harrell et al. 1982).
         """
         x, y = self.bins.points, self.seen.points
         widest = max(*x, *y) - min(*x, *y)  # that a prediction can be off, as both are rounded
+        c_index = table.ratio(_ordered_alike, _pairs_apart)
+        told, spread = self._errors(table, self.bins, self.seen)
+        coarser, lowest, highest = self._coarser(), float(y[0]), float(y[-1])
+        if self._is_coarse(table, spread, told["calibration_gap"]):
+            told |= dict.fromkeys(told.keys() - {"deviance_explained"}, UNKNOWN)
+        for bins, seen, places in coarser:
+            others, _ = self._errors(table, bins, seen, places)
+            told = {name: one.allowing(others[name]) for name, one in told.items()}
+        if self.counts and coarser:  # bins of both move its corner alike, which may cancel
+            bins, _, (rows, _) = coarser[-1]
+            every = np.arange(len(self.seen), dtype=np.intp)
+            others, _ = self._errors(table, bins, self.seen, (rows, every))
+            told["mae"] = told["mae"].allowing(others["mae"])
+        r_squared, explained = told["r_squared"], told.get("deviance_explained", UNKNOWN)
+        come = [y, *(seen.points[places[1]] for _, seen, places in coarser)]
+        return ValidationScores(
+            score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
+            *(
+                score(name, one.within(-np.inf, 1.0, wide=1.0), null=0.0, gain=one)
+                for name, one in (("deviance_explained", explained), ("r_squared", r_squared))
+            ),
+            score("rmse", told["rmse"].within(0.0, widest), null=spread, gain=r_squared),
+            score("mae", told["mae"].within(0.0, widest)),
+            score("calibration_gap", told["calibration_gap"].within(-widest, widest)),
+            score("calibration_slope", told["calibration_slope"]),
+            calibration=_observed(table, self.bins, come, (lowest, highest)),
+        )
+
+    def _errors(
+        self, table: NoisyTable, bins: Bins, seen: Bins, places: Sequence[Places] = ()
+    ) -> tuple[dict[str, ScoreInterval], float]:
+        """Errors and slopes by these bins, in which the table's have `places`; and the spread."""
+        x, y = bins.points, seen.points
         # Sums of 1, of both from the middle, of their squares and product, and of what they differ.
         u, v = x - (x[0] + x[-1]) / 2, y - (x[0] + x[-1]) / 2
         u1, u2, off = _unrounded(u)[:, None], _unrounded(u**2)[:, None], np.abs(u[:, None] - v)
-        # Counts are whole, and few bins hold several; of amounts both roundings of `off` cancel.
-        v1, v2 = (v, v**2) if self.counts else (_unrounded(v), _unrounded(v**2))
-        off = _unrounded(off) if self.counts else off
-        sums = table.sums(np.ones(1), u1, v1, u2, v2, u1 * v1, off)
+        v1, v2 = _of_whole(v, seen.widths) if self.counts else (_unrounded(v), _unrounded(v**2))
+        off = _unrounded(off) if self.counts else off  # of amounts both roundings of it cancel
+        weights = [np.ones(1), u1, v1, u2, v2, u1 * v1, off, *(self._deviances(x, y))]
+        if places:
+            shape = len(bins), len(seen)
+            weights = [np.broadcast_to(one, shape)[np.ix_(*places)] for one in weights]
+        sums = table.sums(*weights)
 
         def squares(n: Array) -> Array:
             return np.asarray(n[..., 3] - 2 * n[..., 5] + n[..., 4])
@@ -473,31 +519,47 @@ class Amounts(Kind):
             """Records times the sum of squares about the mean of what came."""
             return np.asarray(n[..., 0] * n[..., 4] - n[..., 2] ** 2)
 
-        c_index = table.ratio(_ordered_alike, _pairs_apart)
-        r_squared = sums.ratio(lambda n: spread(n) - n[..., 0] * squares(n), spread)
-        rmse = sums.ratio(squares, _place(0)).root()
-        rmse_of_null = sqrt(max(sums.ratio(spread, lambda n: n[..., 0] ** 2).value, 0.0))
-        mae = sums.ratio(_place(6), _place(0))
-        gap = sums.ratio(lambda n: n[..., 1] - n[..., 2], _place(0))
-        # Of a line through what came over what was foretold, by least squares.
-        slope = sums.ratio(
-            lambda n: n[..., 0] * n[..., 5] - n[..., 1] * n[..., 2],
-            lambda n: n[..., 0] * n[..., 3] - n[..., 1] ** 2,
-        )
-        if mae.value <= 0:  # noise has left nothing of it
-            mae = UNKNOWN
-        if self._is_coarse(table, rmse_of_null, gap):
-            gap = slope = mae = rmse = r_squared = UNKNOWN
-        return ValidationScores(
-            score("c_index", c_index.within(0.0, 1.0), null=0.5, gain=c_index.less(0.5)),
-            self._deviance(table) if self.counts else None,
-            score("r_squared", r_squared.within(-np.inf, 1.0, wide=1.0), null=0.0, gain=r_squared),
-            score("rmse", rmse.within(0.0, widest), null=rmse_of_null, gain=r_squared),
-            score("mae", mae.within(0.0, widest)),
-            score("calibration_gap", gap.within(-widest, widest)),
-            score("calibration_slope", slope),
-            calibration=_observed(table, self.bins, y, (float(y[0]), float(y[-1]))),
-        )
+        told = {
+            "r_squared": sums.ratio(lambda n: spread(n) - n[..., 0] * squares(n), spread),
+            "rmse": sums.ratio(squares, _place(0)).root(),
+            "mae": sums.ratio(_place(6), _place(0)),
+            "calibration_gap": sums.ratio(lambda n: n[..., 1] - n[..., 2], _place(0)),
+            # Of a line through what came over what was foretold, by least squares.
+            "calibration_slope": sums.ratio(
+                lambda n: n[..., 0] * n[..., 5] - n[..., 1] * n[..., 2],
+                lambda n: n[..., 0] * n[..., 3] - n[..., 1] ** 2,
+            ),
+        }
+        if told["mae"].value <= 0:  # noise has left nothing of it
+            told["mae"] = UNKNOWN
+        if self.counts:
+            told["deviance_explained"] = sums.smooth(_explained)
+        return told, sqrt(max(sums.ratio(spread, lambda n: n[..., 0] ** 2).value, 0.0))
+
+    def _deviances(self, x: Array, y: Array) -> Sequence[Array]:
+        """Counts, how far each is from each prediction, and what the null model makes of it."""
+        if not self.counts:
+            return ()
+        from scipy.special import xlogy  # which takes long to import
+
+        rates = x[:, None]
+        own = 2.0 * (xlogy(y, y / rates) - y + rates)
+        return y, _unrounded(own), xlogy(y, np.where(y > 0, y, 1.0))
+
+    def _coarser(self) -> list[tuple[Bins, Bins, tuple[Places, Places]]]:
+        """Two ways to take neighbouring bins together, and the places of the table's in them.
+
+        What they change shows how much it matters that all records of a bin count as its middle.
+        """
+        ranges = np.append(self.seen.widths > 1.5, True)  # of counts, after those that have a bin
+        first = int(ranges.argmax()) if self.counts else 0
+        ways = []
+        for begin in (1, 0):
+            bins, rows = self.bins.paired(begin)
+            seen, columns = self.seen.paired(first + begin, middle=self.counts)
+            if min(len(bins), len(seen) if first == 0 else 3) > 2:
+                ways.append((bins, seen, (rows, columns)))
+        return ways
 
     def _is_coarse(self, table: NoisyTable, spread: float, gap: ScoreInterval) -> bool:
         """Whether where records lie in their bin moves a mean: many in a wide one, or on one value.
@@ -516,22 +578,12 @@ class Amounts(Kind):
                 return True
         return False
 
-    def _deviance(self, table: NoisyTable) -> ValidationScore | None:
-        """How much of the null model's Poisson deviance the model explains."""
-        from scipy.special import xlogy  # which takes long to import
 
-        rates, seen = self.bins.points[:, None], self.seen.points
-        own = 2.0 * (xlogy(seen, seen / rates) - seen + rates)
-        alone = xlogy(seen, np.where(seen > 0, seen, 1.0))
-
-        def explained(n: Array) -> Array:
-            records, total = n[..., 0], n[..., 1]
-            null = 2.0 * (n[..., 3] - total * np.log(total / records))
-            return np.asarray(1.0 - n[..., 2] / null)
-
-        interval = table.sums(np.ones(1), seen, own, alone).smooth(explained)
-        shown = interval.within(-np.inf, 1.0, wide=1.0)
-        return score("deviance_explained", shown, null=0.0, gain=interval)
+def _explained(n: Array) -> Array:
+    """How much of the null model's Poisson deviance the model explains."""
+    records, total = n[..., 0], n[..., 7]
+    null = 2.0 * (n[..., 9] - total * np.log(total / records))
+    return np.asarray(1.0 - n[..., 8] / null)
 
 
 def _unrounded(values: Array) -> Array:
@@ -542,6 +594,17 @@ def _unrounded(values: Array) -> Array:
     """
     bends = np.diff(values, 2, axis=0)
     return np.asarray(values - np.concatenate([bends[:1], bends, bends[-1:]]) / 24)
+
+
+def _of_whole(values: Array, widths: Array) -> tuple[Array, Array]:
+    """The same of ranges of whole numbers, for sums of these and of their squares.
+
+    Ranges that become wider hold more records below their middle where fewer are further up: with
+    w^2 - 1 = W, and W' its slope, a smooth law adds W' / 12, and W / 12 + value W' / 6 to squares.
+    """
+    square = widths**2 - 1
+    rises = np.where(square > 0.5, np.gradient(square, values), 0.0)
+    return values - rises / 12, values**2 - square / 12 - values * rises / 6
 
 
 def _all(n: Array) -> Array:

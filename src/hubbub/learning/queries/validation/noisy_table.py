@@ -66,10 +66,39 @@ class Bins:
         ends = 2 * self.values[0] - self.cuts[0], 2 * self.values[-1] - self.cuts[-1]
         return np.diff([ends[0], *self.cuts, ends[1]])
 
+    def paired(self, begin: int, middle: bool = False) -> tuple[Bins, NDArray[np.intp]]:
+        """Bins from one on two by two, and the place of each of these in them.
+
+        A pair stands for the edge within it, or for its `middle`.
+        """
+        starts = [*range(min(begin, len(self))), *range(begin, len(self), 2)]
+        ends, pairs = np.concatenate([[0.0], self.widths.cumsum()]), pairwise([*starts, len(self)])
+        lowest = 2 * self.values[0] - self.cuts[0]
+        values = [
+            self.values[a]
+            if b - a == 1
+            else lowest + (ends[a] + ends[b]) / 2
+            if middle
+            else self.cuts[a]
+            for a, b in pairs
+        ]
+        cuts = tuple(self.cuts[start - 1] for start in starts[1:])
+        places = np.searchsorted(starts, np.arange(len(self)), side="right") - 1
+        return Bins(cuts=cuts, values=tuple(map(float, values))), places
+
     def places(self, values: Array) -> NDArray[np.intp]:
         """(n,) the bin of each value; what is no number is in the first."""
         numbers = np.nan_to_num(values, nan=-np.inf)
         return np.asarray(np.searchsorted(self.cuts, numbers, side="right"), dtype=np.intp)
+
+    def even_places(self, values: Array) -> NDArray[np.intp]:
+        """The same, but a value equal to every other cut, the first one on, is in the bin below.
+
+        So a bin has both of its edges or none, and whole numbers lie evenly about its middle.
+        """
+        above = self.places(values)
+        below = np.searchsorted(self.cuts, np.nan_to_num(values, nan=-np.inf), side="left")
+        return np.where(below % 2 == 0, below, above).astype(np.intp)
 
 
 def _between(at: Callable[[float], float], number: int) -> Bins:
@@ -175,6 +204,12 @@ class ScoreInterval:
     def less(self, null: float) -> ScoreInterval:
         """How far it is above another value."""
         return ScoreInterval(value=self.value - null, low=self.low - null, high=self.high - null)
+
+    def allowing(self, other: ScoreInterval) -> ScoreInterval:
+        """Wider on both sides by how far the other's value is from this one's."""
+        far = abs(other.value - self.value)
+        low, high = self.low - far, self.high + far
+        return ScoreInterval(value=self.value, low=low, high=high) if np.isfinite(far) else UNKNOWN
 
     def root(self) -> ScoreInterval:
         """The root of a mean of squares; unknown where noise has left nothing of it."""
