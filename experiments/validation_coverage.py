@@ -111,7 +111,7 @@ def cells(kind: str, law: str, records: int, rng: Generator) -> Array:
     """The counts of one draw."""
     layout, draw, _ = KINDS[kind]
     rows, columns = layout.places(*draw(law, records, rng))
-    found = np.zeros((layout.predictions, layout.outcomes))
+    found = np.zeros(layout.shape)
     np.add.at(found, (rows, columns), 1.0)
     return found
 
@@ -174,7 +174,7 @@ def releases(
         for one in told.scores:
             found[one.name].append((one.low <= true[one.name] <= one.high, one.is_better))
         values = np.array(
-            getattr(layout, "bins", noisy_table.of_amounts(0, 1, layout.predictions)).values
+            getattr(layout, "bins", noisy_table.of_amounts(0, 1, layout.shape[0])).values
         )
         for place, (_, group) in enumerate(fifths(table, values)):
             if told.calibration is not None and place < len(told.calibration.x):
