@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, patients
 from estimation.often import hold_as_often
@@ -267,6 +268,21 @@ def test_a_table_and_quartiles_are_the_exact_ones_without_noise() -> None:
     for row, age in zip(answer(AGES, 1e-9).rows, exact, strict=True):
         assert row.value == pytest.approx(age, abs=0.05)
         assert row.low + 1 < age < row.high - 1 < row.low + 6
+
+
+def test_the_mean_of_what_few_records_have_is_in_its_interval() -> None:
+    """3 in 100 have 10, the others 0: by one variance, whatever the mean is, .837 held it.
+
+    All numbers of those who have it are tried, each as often as it comes: no chance is left.
+    """
+    rarely = Table(columns=(Column(name="x", low=0.0, high=10.0),))
+    whole, held = np.arange(60), 0.0
+    for having, often in enumerate(binom.pmf(whole, len(whole), 0.03)):
+        if often > 1e-4:
+            sums = rarely.encode({"x": np.where(whole < having, 10.0, 0.0)}).sum(axis=0)
+            (mean,) = (row for row in rarely.answer(sums, 0.3).rows if row.quantity == "mean")
+            held += often * (mean.low < 0.3 < mean.high)
+    assert held > 0.93
 
 
 def test_a_complete_column_has_no_row_for_missing_and_less_noise() -> None:

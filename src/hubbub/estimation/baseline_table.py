@@ -84,6 +84,16 @@ class GroupMean(NamedTuple):
         return likely / (self.records - 1.0)
 
     @property
+    def skewness(self) -> float:
+        """The least third central moment over the variance, of numbers in [-1, 1].
+
+        By as much does the variance rise with the mean, from one draw of the records to another.
+        """
+        spread, far = self.drawn * (self.records - 1.0), math.sqrt(self.noise)
+        low, high = (max(1.0 + side * self.mean, far, 1e-300) for side in (1, -1))
+        return max(spread / low - low, 0.0) - max(spread / high - high, 0.0)
+
+    @property
     def looseness(self) -> float:
         """One over the degrees of freedom that its variance by drawing and noise has."""
         part = self.drawn / max(self.drawn + self.noise, 1e-300)
@@ -447,8 +457,9 @@ class _Group(NamedTuple):
         column = part.column
         found = self.moments(part)
         mean, spread, records, *_ = found
-        sampling = records**2 * found.drawn
-        variance = (self.sigma**2 + sampling, 0.0, part.counted * self.sigma**2)
+        sampling, rises = records**2 * found.drawn, records**2 / (records - 1) * found.skewness
+        noise = self.sigma**2
+        variance = (noise + sampling - rises * mean, rises, part.counted * noise)
         z = intervals.student(self.z, 1.0 / found.looseness)
         ends = intervals.ratio_interval(mean * records, records, variance, z, (-1.0, 1.0))
         low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
