@@ -673,6 +673,24 @@ def test_a_hazard_that_changes_in_wide_bins_leaves_the_curve_where_it_is(power):
     assert mean == pytest.approx(np.minimum(until, 24).mean(), rel=0.005)
 
 
+def test_a_curve_knows_the_doubt_of_hazards_inside_bins_in_which_most_leave():
+    """The square of errors at 12 months was 2.8 times the variance that was told.
+
+    Over 200 releases of about 1000 records its ratio has a deviation of .1, if it is 1.
+    """
+    time = Column(name="time", low=0, high=60)
+    asked, rng = Survival(time=time, event=DIED, edges=(0, 12, 24, 36)), np.random.default_rng(3)
+    died, left = rng.exponential(40, 4000), rng.exponential(10, 4000)
+    cells = {"time": np.minimum(died, left).clip(max=60), "died": (died <= left) * 1.0}
+    blocks, sigma, found = asked.encode(cells), 4.0 * asked.sensitivity, []
+    for _ in range(200):
+        sums = rng.poisson(0.25, len(blocks)) @ blocks
+        course = SurvivalCourse(asked.sets, sums + sigma * rng.standard_normal(len(sums)), sigma)
+        found.append((course.hazard[0] - 12 / 40, course.covariance[0, 0]))
+    errors, variances = np.transpose(found)
+    assert np.mean(errors**2) / variances.mean() < 1.6
+
+
 def test_what_noise_leaves_open_up_to_a_bound_is_withheld_with_the_reason():
     """A spread that may be 0, and a rate without an upper limit, are no estimates."""
     narrow = Column(name="crp", low=0, high=30, complete=True)

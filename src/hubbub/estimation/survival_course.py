@@ -35,6 +35,8 @@ _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve g
 _FOLLOWED = 0.05  # of records that have a time, to the horizon where they are skewed
 _INSIDE = 32  # parts of a bin in which it is looked through
 _STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
+_MOST = 3.0  # of the deviation of a hazard in a bin
+_NO_LINE = 1 / 8  # of the square of a hazard's slope: what a line leaves of one so steep
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
@@ -108,28 +110,30 @@ class SurvivalCourse:
         whole = self.exposed[:-1]
         if not self.partly.any():
             return whole
-        hazard = -np.log1p(-np.clip(self.events / np.maximum(whole, 1.0), 0.0, 0.95))
-        return np.asarray(whole - (hazard + self._slope(hazard)) / 4 * self.partly)
+        return np.asarray(whole - (self._within + self._slopes[0]) / 4 * self.partly)
 
-    def _slope(self, hazard: Array) -> Array:
+    @property
+    def _within(self) -> Array:
+        """(bins,) hazard as if who left in a bin was at risk for the part before."""
+        whole = np.maximum(self.exposed[:-1], 1.0)
+        return np.asarray(-np.log1p(-np.clip(self.events / whole, 0.0, 0.95)))
+
+    @cached_property
+    def _slopes(self) -> tuple[Array, Array]:
         """(bins,) by what part of itself the hazard rises from the start of each bin to its end.
 
         A line with it has as many events early in the bin as the interpolation. It is shrunk by the
-        noise and the chance in the bins beside.
+        noise and the chance in the bins around. The second is the variance that this leaves: 1 at
+        most, as hardly any hazard changes by more, and what a line says wrongly of a steep one.
         """
-        edges = self.sets.ticks
-        width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
-        inside = interpolated(edges, hazard)
-        passed = (inside - inside[:, :1]) / (inside[:, -1:] - inside[:, :1])
-        slope = 12.0 * (0.5 - np.trapezoid(passed, dx=1 / _INSIDE, axis=1))
         noise = self.sigma**2 * np.sum(self.sets.events**2, axis=1)
         drawn = (np.maximum(self.events, 0.0) + noise) / np.maximum(self.exposed[:-1], 1.0) ** 2
-        place = np.arange(len(width))
-        before, after = np.maximum(place - 1, 0), np.minimum(place + 1, place[-1])
-        rates, apart = drawn / width**2, middle[after] - middle[before]
-        doubt = width**4 * (rates[after] + rates[before]) / (apart * np.maximum(hazard, 1e-12)) ** 2
+        moved = self._within + np.diag(np.minimum(np.sqrt(drawn), _MOST))  # by each in turn
+        slope, *others = _steepness(self.sets.ticks, np.vstack([self._within, moved]))
+        doubt = np.sum((np.array(others) - slope) ** 2, axis=0)
+        kept = slope**2 / np.maximum(slope**2 + doubt, 1e-300)
         limited = np.clip(slope, -_STEEPEST, _STEEPEST)
-        return np.asarray(limited * slope**2 / np.maximum(slope**2 + doubt, 1e-300))
+        return limited * kept, doubt / (1.0 + doubt) + (_NO_LINE * limited**2) ** 2
 
     @cached_property
     def length(self) -> int:
@@ -203,9 +207,9 @@ class SurvivalCourse:
         rows = rows * (self.sigma * self.wider)[:, None]
         # How the hazard may change inside bins.
         hazard = np.log(y / left)
-        rough = roughness(self.sets.ticks[: end + 1], hazard)
+        rough = roughness(self.sets.ticks[: end + 1], hazard) ** 2 + self._slopes[1][:end]
         inside = np.maximum(self.inside[:end], 0.0) / 4
-        drawn = self.greenwood + np.cumsum((hazard * rough * inside / y) ** 2)
+        drawn = self.greenwood + np.cumsum(rough * (hazard * inside / y) ** 2)
         return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
 
     @cached_property
@@ -288,23 +292,30 @@ class SurvivalCourse:
 
 
 def interpolated(edges: Array, hazard: Array) -> Array:
-    """(bins, _INSIDE + 1) cumulative hazard at even places of each bin, its edges among them.
+    """(..., bins, _INSIDE + 1) cumulative hazard at even places of each bin, its edges among them.
 
     Args:
         edges: (bins + 1,) of two bins or more.
-        hazard: (bins,) that each adds; below a billionth counts as that.
+        hazard: (..., bins) that each adds; below a billionth counts as that.
     """
     from scipy.interpolate import PchipInterpolator  # which takes long to import
 
     places = np.linspace(edges[:-1], edges[1:], _INSIDE + 1, axis=1) - edges[0]
-    ends, whole = edges[1:] - edges[0], np.cumsum(np.maximum(hazard, 1e-9))
+    ends, whole = edges[1:] - edges[0], np.cumsum(np.maximum(hazard, 1e-9), axis=-1)
     if len(ends) < 2:
-        return np.asarray(whole[:, None] * places / ends[:, None])
-    powers = PchipInterpolator(np.log(ends), np.log(whole))
+        return np.asarray(whole[..., None] * places / ends[:, None])
+    powers = PchipInterpolator(np.log(ends), np.log(whole), axis=-1)
     inside = np.exp(powers(np.log(np.maximum(places, ends[0]))))
-    power = min(max(float(powers(np.log(ends[0]), 1)), _POWERS[0]), _POWERS[1])
-    inside[0] = whole[0] * (places[0] / ends[0]) ** power
+    power = np.clip(powers(np.log(ends[0]), 1), *_POWERS)[..., None]
+    inside[..., 0, :] = whole[..., :1] * (places[0] / ends[0]) ** power
     return np.asarray(inside)
+
+
+def _steepness(edges: Array, hazard: Array) -> Array:
+    """(..., bins) the line's rise, over the hazard, that has as many events early in each bin."""
+    inside = interpolated(edges, hazard)
+    passed = (inside - inside[..., :1]) / (inside[..., -1:] - inside[..., :1])
+    return np.asarray(12.0 * (0.5 - np.trapezoid(passed, dx=1 / _INSIDE, axis=-1)))
 
 
 def roughness(edges: Array, hazard: Array) -> Array:
