@@ -455,6 +455,30 @@ def test_an_empty_line_is_a_missing_cell_where_there_is_one_column(tmp_path):
     assert read_cells(_csv(tmp_path, "x,y\n1,3\n\n2,4\n\n")) == {"x": ["1", "2"], "y": ["3", "4"]}
 
 
+def test_an_empty_line_at_the_end_alone_is_refused_as_nobody_knows_what_it_is(tmp_path):
+    with pytest.raises(DataError, match="empty line at the end"):
+        read_cells(_csv(tmp_path, "x\n1\n2\n\n"))
+    assert read_cells(_csv(tmp_path, 'x\n1\n2\n""\n')) == {"x": ["1", "2", ""]}
+
+
+def test_short_floats_without_a_type_are_read_as_what_they_were():
+    """pandas makes floats of them, beside which a category or break point of .7 is another."""
+    pd = pytest.importorskip("pandas")
+    values = pd.Series([0.7, 1.5, 1 / 3, 16777217.0], dtype="float32").astype(object)
+    cells = cells_of(
+        {"x": values, "y": pd.Series([0.7, 1 / 3, 1234567.125, 2.0**25], dtype=object)}
+    )
+    assert cells["x"] == ["0.7", "1.5", "0.33333334", "16777216.0"]
+    assert cells["y"] == ["0.7", "0.3333333333333333", "1234567.125", "33554432.0"]
+
+
+def test_a_number_in_another_spelling_is_no_other_category():
+    dose = Column(name="dose", categories=("1.5", "3", "else"), other="else")
+    assert [dose.rule(text) for text in ("1.5", "3.0", "x", "4.5")] == [0, 1, 2, 2]
+    assert isinstance(dose.rule("1.50"), CellFault)
+    assert [Column(name="code", categories=("1.1", "1.10")).rule("1.10")] == [1]
+
+
 def test_digits_of_other_scripts_are_no_number():
     """No engine of a database reads them, and sites with one table must have one answer."""
     assert [*map(number_in, ("12", "+3", "\uff11\uff12", "\u0663", "1\u0660"))] == [

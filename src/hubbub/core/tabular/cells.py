@@ -155,6 +155,11 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         )
     # An empty line is a missing cell where there is one column, as Polars and Arrow have it too.
     body = [row or [""] for row in rows[1:] if row or len(header) == 1]
+    if len(header) == 1 and is_spare(rows[1:]):
+        raise DataError(
+            f"expected no empty line at the end alone of {path.name}, which has one column, found "
+            'one; remove it, or write "" where a cell is missing'
+        )
     if len(header) == 1 and {*";\t|"} & {*rows[0][0]} and header[0] not in wanted:
         raise DataError(
             f"expected commas between the names of columns in {path.name}, found other signs; "
@@ -167,6 +172,11 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
                 f"{len(row)}; check the commas and quotes of that row"
             )
     return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
+
+
+def is_spare(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the last of one column's lines alone is empty: missing, or no line of the table."""
+    return len(rows) > 1 and not rows[-1] and all(rows[:-1])
 
 
 def _csv_rows(path: Path) -> list[list[str]]:
@@ -260,9 +270,23 @@ def plain_values(column: Any) -> Iterable[object]:
     short = _SHORT.get(str(getattr(kind, "value_type", kind)).casefold())
     # Arrow keeps values in objects of its own.
     values: Iterable[object] = column.to_pylist() if hasattr(column, "to_pylist") else column
+    if short is None and str(kind) == "object":  # as pandas makes of short floats without a type
+        return (_shortest(value) for value in values)
     if short is None:
         return values
     return (short(value) if isinstance(value, float) else value for value in values)
+
+
+def _shortest(value: object) -> object:
+    """A value without a type, as a short float where it has 15 digits or more and is one exactly.
+
+    Of other floats of so many digits one in 2**29 is.
+    """
+    if type(value) is not float or not abs(value) < LARGEST or value.is_integer():
+        return value
+    short = np.float32(value)
+    digits = Decimal(repr(value)).as_tuple().digits
+    return short if float(short) == value and len(digits) > 14 else value
 
 
 # What libraries call floats that show the type of each of their values only in the column's.

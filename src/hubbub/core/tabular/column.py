@@ -324,13 +324,15 @@ class Column:
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
         beyond = places[self.spelled(self.other)] if self.other else unlisted
+        numbers = {number_in(name) for name in places} - {None}
 
         def rule(text: str) -> float | CellFault:
             spelled = self.spelled(text)
             if spelled in absent:
                 return self._gap if self.complete else MISSING
-            if places:
-                return places.get(spelled, beyond)
+            if places:  # 1.50 is no other category beside 1.5, nor surely the same
+                alike = spelled not in places and number_in(spelled) in numbers
+                return unlisted if alike else places.get(spelled, beyond)
             value = number_rule(spelled)
             return value if isinstance(value, CellFault) else counted(value)
 
