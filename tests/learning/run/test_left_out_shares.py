@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.additive_shares import Sharing
 from hubbub.core.protocol.round.round_parameters import digest_of_shares
 from hubbub.core.session.in_process import Federation
 from hubbub.core.verification.evidence.evidence_file import REDERIVED
@@ -29,9 +29,9 @@ CHANGES = (
 @pytest.fixture
 def spoilt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silo 2 sends node 2 what does not open."""
-    made = Masking.shares
+    made = Sharing.shares
 
-    def shares(self: Masking) -> dict[int, bytes]:
+    def shares(self: Sharing) -> dict[int, bytes]:
         frames = made(self)
         if self._session.index == 2:
             frame = unverified(frames[6])
@@ -40,7 +40,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> None:
             frames[6] = Frame(**fields).sealed(self._keys)
         return frames
 
-    monkeypatch.setattr(Masking, "shares", shares)
+    monkeypatch.setattr(Sharing, "shares", shares)
 
 
 @pytest.mark.slow

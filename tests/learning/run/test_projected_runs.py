@@ -84,11 +84,14 @@ class Nothing:
 
     count = capacity = 0
 
+    def __init__(self, sent: int = SENT) -> None:
+        self._sent = sent
+
     def clipped_sum(self, parameters: object, chosen: object) -> np.ndarray:
         return np.zeros(WHOLE)
 
     def projected_sum(self, parameters: object, chosen: object, key: bytes) -> Any:
-        return np.zeros(SENT)
+        return np.zeros(self._sent)
 
 
 def round_parameters(
@@ -448,7 +451,10 @@ def test_a_number_less_is_a_word_less_in_the_plan_and_on_the_wire(frames: list[b
     for plan in plans:
         frames.clear()
         parties = federate(
-            Layout(names=HOSPITALS), round_parameters_of(plan.main), [Nothing()] * 4, study=STUDY
+            Layout(names=HOSPITALS),
+            round_parameters_of(plan.main),
+            [Nothing(plan.mechanism.projection.dimension)] * 4,
+            study=STUDY,
         )
         parties.sum(1, parameters())
         (size,) = {len(frame) for frame in frames}
