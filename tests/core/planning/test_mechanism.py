@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
+from math import exp
 
 import pytest
 
 import hubbub
 from hubbub.core.errors import StudyError
-from hubbub.core.planning.accounts import account_of, least_certified
+from hubbub.core.planning.accounts import (
+    Account,
+    account_of,
+    epsilon_of,
+    least_certified,
+    releases,
+)
 from hubbub.core.planning.exposure import Exposure
 from hubbub.core.planning.mechanism import Mechanism, joint_batch
 from hubbub.core.planning.noise_correlation import least_noise
 from hubbub.core.planning.planned_query import largest_batch
 from hubbub.core.planning.random_projection import RandomProjection
-from hubbub.core.privacy.certificate import Certificate
-from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE
+from hubbub.core.planning.study_plan import _power
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.certificate import EXACT, Certificate
+from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE, Step, release
+from hubbub.core.privacy.laws import Law, Removal
+from hubbub.core.study.parties import Parties, numbered
 
 USUAL = {"purpose": "sums", "relation": "substitute", "delta": 1e-5}
 JOINT = {**USUAL, "sampling": "without-replacement", "sample_rate": 0.1, "records": 30}
@@ -40,6 +51,8 @@ def test_p9_a_list_serves_what_the_study_says_and_a_row_pays_for_an_epoch_of_it(
     mechanism = Mechanism(**JOINT, steps=24, tokens=tokens)
     assert (mechanism.attempts_per_list, mechanism.epoch, mechanism.rows) == (served, epoch, rows)
     assert Mechanism(**USUAL, steps=24).attempts_per_list == 0
+    uneven = Mechanism(**{**JOINT, "records": 31}, steps=24, tokens=tokens)
+    assert uneven.epoch == (1 if tokens == "per-step" else 8)  # seven parts of 4, and one of 3
 
 
 @pytest.mark.parametrize("every", [1, 3, 4])
@@ -93,6 +106,39 @@ def test_p25_an_epoch_of_correlated_noise_that_is_begun_needs_noise_for_all_of_i
     asked = {"rate": 0.01, "epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
     found = [least_noise(4, steps, **asked) for steps in (8, 9, 12)]
     assert found[0] < found[1] == found[2]
+    alone = hubbub.noise_multiplier(sample_rate=0.04, steps=2, epsilon=1.0, delta=1e-5)
+    assert found[0] == pytest.approx(alone, rel=1e-3)
+
+
+def test_p23_a_diameter_is_of_sums_over_everybody_alone() -> None:
+    def shift(sampling: str, rate: float, diameter: float) -> tuple[Law, ...]:
+        account = Account(
+            sampling=sampling,
+            sample_rate=rate,
+            relation="substitute",
+            records=30,
+            diameter=diameter,
+        )
+        return releases(account, 4.0, 1)[0].laws
+
+    (near,), (usual,) = (shift("full-batch", 1.0, apart) for apart in (0.5, 2.0))
+    assert isinstance(near, Removal)
+    assert isinstance(usual, Removal)
+    assert (near.shift, usual.shift) == (0.125, 0.5)
+    assert shift("poisson", 0.1, 0.5) == shift("poisson", 0.1, 2.0)
+    assert shift("without-replacement", 0.1, 0.5) == shift("without-replacement", 0.1, 2.0)
+
+
+def test_p13_no_epsilon_past_50_is_told() -> None:
+    beyond = release(Step(noise_multiplier=0.1095, sampling="full-batch"), "add-remove")
+    assert 50 < Composition([beyond]).epsilon(0.1).upper < 60
+    assert epsilon_of([beyond], 0.1) is None
+
+
+def test_p6_what_finite_precision_adds_is_part_of_what_an_attack_may_find() -> None:
+    beside = (release(Step(noise_multiplier=4.0, sampling="full-batch"), "add-remove"),)
+    ideal, sent = (_power(beside, one) for one in (EXACT, Certificate(epsilon=0.5)))
+    assert sent == pytest.approx(ideal * exp(0.5), rel=0.1)
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "without-replacement"])

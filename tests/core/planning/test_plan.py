@@ -895,6 +895,9 @@ def test_p10_the_slack_is_paid_in_every_step():
     )  # fmt: skip
     assert made.joint_batches.slack * 40 == pytest.approx(1e-6, rel=1e-2)
     assert made.joint_batches.epsilon_slack == pytest.approx(bound.upper, rel=1e-3)
+    *_, stated = made.joint_batches.colluders
+    assert (stated.known_records, stated.epsilon) == (2500, made.stated.epsilon)
+    assert stated.epsilon_poisson == pytest.approx(made.joint_batches.epsilon_poisson, rel=1e-3)
 
 
 # Projection (P8) -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.core.privacy import composition
+from hubbub.core.privacy import composition, transform
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.composition import ComposedLaw
 from hubbub.core.privacy.discretise import GridLaw
@@ -47,6 +47,32 @@ def test_p13_a_tilted_mass_errs_by_less_than_is_charged() -> None:
     assert charged > 4 * 2.0**-53 * (order * float(law.losses.max()) - np.log(mass.min()))
 
 
+ULP = 2.0**-53
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_p13_a_power_may_err_by_so_many_times_what_its_base_may(count: int) -> None:
+    cuts, mass = np.arange(-3, 4), np.array([1, 6, 15, 20, 15, 6, 1]) / 64
+
+    def relative(power: int) -> float:
+        product = transform.PowerProduct(1 << 10)
+        product.multiply(cuts, mass, power)
+        value, error = product.result()
+        return float(error[3] / abs(value[3])) - transform.error_of_one(1 << 10)
+
+    assert relative(2 * count) == pytest.approx(2 * relative(count), rel=1e-3)
+    assert relative(count) > count * ULP * abs(1 - np.exp(2j * np.pi * 3 / 1024))
+
+
+def test_p13_what_is_far_out_and_a_logarithm_may_err() -> None:
+    places, mass = np.array([-400, 0, 400]), np.array([1e-4, 1 - 2e-4, 1e-4])
+    assert transform.error_of_one(1 << 10) == 4 * ULP * 10
+    _, error = transform._less_one(places, mass, 1.5e-4, 1 << 10)
+    assert error[0] >= 2 * (4 * ULP * 10) * 2e-4
+    _, more = transform._logarithm(np.array([-0.3 + 0.1j, -0.9 + 0.0j]), np.array([1e-20, 0.0]))
+    assert np.all(more >= np.array([1e-20 + 16 * ULP * 0.31, 8 * ULP]))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_p13_the_running_sums_of_a_window_may_err(sign: int) -> None:
     size = 1 << 20
@@ -64,4 +90,4 @@ def test_p13_the_running_sums_of_a_window_may_err(sign: int) -> None:
         infinite=0.0,
         doubt=0.0,
     )
-    assert sign * (law.delta(0.5) - 0.5) >= size * 2.0**-53 * 0.5
+    assert sign * (law.delta(0.5) - 0.5) >= size * ULP * 0.5

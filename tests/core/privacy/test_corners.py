@@ -12,9 +12,17 @@ from scipy.integrate import quad
 
 import hubbub
 from hubbub.core.errors import StudyError
+from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.composition import ComposedLaw
 from hubbub.core.privacy.discretise import Rest, _moved
-from hubbub.core.privacy.dominating_pairs import _honest_members
+from hubbub.core.privacy.dominating_pairs import (
+    Release,
+    Step,
+    _at_means,
+    _honest_members,
+    _on_ends,
+    release,
+)
 from hubbub.core.privacy.laws import Removal, Reversed
 from hubbub.core.privacy.transform import coarse_law_of, frame_for_delta, grid
 from privacy.hockey_sticks import removal
@@ -37,6 +45,19 @@ def test_p10_weights_of_huge_numbers_keep_their_digits(
     )
     assert bound.lower <= truth + 1e-6
     assert bound.upper >= truth - 5e-6
+
+
+def test_p10_weights_on_the_ends_and_at_the_means_of_cells_keep_the_mean() -> None:
+    """Above and below by convexity alone, so each has the very mean of the members."""
+    counted, weights = _honest_members(400, 100, 100)
+    members = counted.astype(np.float64)
+    for gathered in (_on_ends, _at_means):
+        places, whole = gathered(members, weights, 9)
+        assert whole.sum() == pytest.approx(1.0)
+        assert places @ whole == pytest.approx(members @ weights)
+    square = (members**2) @ weights
+    (outer, more), (inner, fewer) = (f(members, weights, 9) for f in (_on_ends, _at_means))
+    assert inner**2 @ fewer < square < outer**2 @ more
 
 
 def test_p10_weights_agree_with_whole_numbers() -> None:
@@ -79,6 +100,15 @@ def test_p13_what_masses_may_be_wrong_by_is_on_the_safe_side_of_both_ends(sign: 
     found = replace(sure, doubt=0.1).delta(0.5)
     assert found == pytest.approx(sure.delta(0.5 - sign * 0.1) * exp(sign * 0.1), rel=1e-12)
     assert (found > sure.delta(0.5)) == (sign > 0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_p13_delta_holds_at_the_very_epsilon_that_is_told(sign: int) -> None:
+    """Halving ends between two floats, of which the one on the safe side is told."""
+    law = composed(sign)
+    for delta in np.linspace(0.02, 0.29, 90).tolist():
+        told = law.epsilon(delta)
+        assert (law.delta(told) > delta) == (sign < 0), delta
 
 
 @pytest.mark.parametrize(("sign", "nothing"), [(1, 1.0), (-1, 0.0)])
@@ -169,6 +199,19 @@ def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
         for noise, rate in (narrow, tuple(map(float, narrow)))
     ]
     assert bounds[0] == bounds[1]
+
+
+def test_what_a_guess_alone_calls_too_large_is_not_refused() -> None:
+    rare = Composition([release(Step(noise_multiplier=0.07, sample_rate=1e-6), "add-remove")])
+    assert rare.estimate(1e-4) > 60
+    assert rare.epsilon(1e-4, most=50.0).upper == 0
+
+
+def test_p2_releases_that_differ_in_one_direction_alone_are_composed_apart() -> None:
+    near, far = Removal(rate=0.5, shift=0.5), Removal(rate=0.5, shift=1.0)
+    alike, other = (Release(laws=(near, law), count=1) for law in (near, far))
+    whole, twice = (Composition(ones).epsilon(1e-3) for ones in ([alike, other], [alike, alike]))
+    assert whole.lower > 1.2 * twice.upper
 
 
 @pytest.mark.slow

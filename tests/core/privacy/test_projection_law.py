@@ -405,8 +405,9 @@ def test_p8_no_radius_is_left_out_of_the_law(dimension: int) -> None:
     release = release_projected(dimension=dimension, sample_rate=1.0, noise_multiplier=4.0, count=1)
     law = cast(Enclosed, release.laws[0])
     above, below = (cast(ProjectedRemoval, side) for side in (law.above, law.below))
-    assert 1.0 <= sum(above.weights) + above.missing < 1 + 1e-9
-    assert 1 - 1e-9 < sum(below.weights) <= 1.0
+    # On either side by more than the masses may be wrong as they are computed.
+    assert 1 + 5e-13 < sum(above.weights) + above.missing < 1 + 1e-9
+    assert 1 - 1e-9 < sum(below.weights) < 1 - 5e-13
 
 
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS)

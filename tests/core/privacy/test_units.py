@@ -190,6 +190,13 @@ def test_more_records_cost_more_and_a_unit_of_one_costs_what_a_record_does() -> 
     assert all(a.upper < b.lower for a, b in pairwise(found))
 
 
+def test_p20_a_unit_that_is_added_is_composed_beside_one_that_is_removed() -> None:
+    step = dominating_pairs.Step(noise_multiplier=2.0, sample_rate=0.1, count=7, records_per_unit=3)
+    law = UnitRemoval(rate=0.1, shift=0.5, records=3)
+    made = dominating_pairs.Release(laws=(law, Reversed(law=law)), count=7)
+    assert dominating_pairs.release(step, "add-remove") == made
+
+
 def test_what_has_no_account_of_units_is_refused() -> None:
     asked = {"noise_multiplier": 1.5, "sample_rate": 0.02, "steps": 100, "delta": 1e-6}
     for more in ({"relation": "substitute"}, {"sampling": "without-replacement"}):

@@ -99,12 +99,7 @@ class ComposedLaw:
         if not crossed:
             settled = self.sign > 0 and values[0] <= delta
             return first if settled else (float("inf") if self.sign > 0 else 0.0)
-        root = self._crossing(delta, float(places[crossed[-1]]), float(places[crossed[-1] + 1]))
-        # Whatever halving found, only what `delta` says at the number itself is certified.
-        nudge = self.sign * 1e-12 * max(1.0, root)
-        while (self.delta(root) > delta) == (self.sign > 0):  # until the root is on the safe side
-            root, nudge = root + nudge, 2 * nudge
-        return max(root, 0.0)
+        return self._crossing(delta, float(places[crossed[-1]]), float(places[crossed[-1] + 1]))
 
     def _crossing(self, delta: float, low: float, high: float) -> float:
         """Where delta is crossed between two epsilons, by halving."""
@@ -113,6 +108,7 @@ class ComposedLaw:
         while high - low > 1e-13 * max(1.0, high):
             middle = (low + high) / 2
             low, high = (middle, high) if self.delta(middle) > delta else (low, middle)
+        # Only what `delta` says at the number itself is certified: the end on the safe side.
         return high if self.sign > 0 else low
 
 
