@@ -26,7 +26,6 @@ from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.certificate import EXACT, Certificate
 from hubbub.core.privacy.dominating_pairs import LEAST_SAMPLED_NOISE, Step, release
 from hubbub.core.privacy.laws import Law, Removal
-from hubbub.core.study.parties import Parties, numbered
 
 USUAL = {"purpose": "sums", "relation": "substitute", "delta": 1e-5}
 JOINT = {**USUAL, "sampling": "without-replacement", "sample_rate": 0.1, "records": 30}

@@ -64,6 +64,14 @@ def test_p13_a_power_may_err_by_so_many_times_what_its_base_may(count: int) -> N
     assert relative(count) > count * ULP * abs(1 - np.exp(2j * np.pi * 3 / 1024))
 
 
+def test_p13_a_window_may_err_by_the_norm_of_what_its_transform_may() -> None:
+    mass = np.array([1, 6, 15, 20, 15, 6, 1]) / 64
+    law = GridLaw(step=0.1, offset=0.0, cuts=np.arange(-3, 4), mass=mass, infinite=0.0, doubt=0.0)
+    _, _, error = composition._spectrum([((law, 50), law.log_moment(0.0))], 0.0, 1 << 10)
+    of_the_first = 50 * 4 * ULP * 10  # coefficient alone, which is 1
+    assert error > of_the_first * np.sqrt(2 / 1024)
+
+
 def test_p13_what_is_far_out_and_a_logarithm_may_err() -> None:
     places, mass = np.array([-400, 0, 400]), np.array([1e-4, 1 - 2e-4, 1e-4])
     assert transform.error_of_one(1 << 10) == 4 * ULP * 10

@@ -175,6 +175,17 @@ def test_p24_the_price_of_four_studies_chosen_one_after_the_other(noise, rate, c
     assert remaining(studies, 1.005 * fixed, DELTA) is None
 
 
+def test_p24_no_room_is_left_where_there_may_be_none_between_two_thresholds(monkeypatch):
+    study, budget = law(poisson(0.01, 0.5)), RemainingBudget(shift=1.0, delta=1e-6)
+    assert budget.after(study) is not None
+    monkeypatch.setattr(_Convex, "is_above", lambda *_: False)
+    assert budget.after(study) is None
+
+
+def test_p24_no_cap_is_large_enough_for_a_study_past_all_of_them():
+    assert least_epsilon((law(full(30.0)),), DELTA, least=40.0) == float("inf")
+
+
 def test_p24_the_least_cap_is_found():
     studies = [law(poisson(0.2, 0.25, 60)), law(full(0.2))]
     needed = least_epsilon(tuple(studies), DELTA, least=1.0)

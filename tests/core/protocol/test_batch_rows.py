@@ -15,6 +15,7 @@ from hubbub.core.protocol.round.batches import (
     EMPTY,
     Groups,
     PoissonBatches,
+    group_rows,
     injected,
     joint_rows,
     most_rows,
@@ -42,6 +43,11 @@ def test_without_sampling_there_is_a_row_for_every_place() -> None:
     assert most_rows(7, 1.0) == 7
     assert sorted(poisson_rows(source(1), 5, 7, 1.0)) == [EMPTY, EMPTY, 0, 1, 2, 3, 4]
     assert poisson_rows(source(1), 0, 0, 1.0).tolist() == [EMPTY]
+
+
+def test_p25_a_group_has_rows_for_its_places_at_so_many_times_the_rate() -> None:
+    assert group_rows(1001, 0.01, 4) == most_rows(251, 0.04)
+    assert group_rows(9, 0.3, 4) == 3  # of everybody in it
 
 
 @pytest.mark.parametrize("records", [0, 1, 50, 80])

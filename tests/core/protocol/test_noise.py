@@ -175,6 +175,12 @@ def test_p6_a_small_uniform_has_a_second_word_that_says_where_it_is():
     assert found.tolist() == [2.0**-128, 0.5, 3.25 * 2.0**-64]
 
 
+def test_p6_a_small_uniform_of_the_tail_reaches_as_far_out_as_it_should():
+    """Sixty-four bits alone would end 10.98 beyond the base."""
+    (drawn,) = _tail(Words(*[0] * 6, *[1 << 54] * 6, *[0] * 6, *[16] * 6), 1)
+    assert drawn == pytest.approx(_TAIL_START + 74 * np.log(2) / _TAIL_START)
+
+
 def test_p6_the_tail_sampler_follows_the_normal_tail_and_not_an_exponential_one():
     tail = _tail(source(2), 2_000_000)
     assert tail.min() > _TAIL_START

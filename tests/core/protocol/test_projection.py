@@ -22,7 +22,14 @@ from hubbub.core.errors import StudyError, UserError
 from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at, keystream_into
 from hubbub.core.protocol.projection import entries as gaussian_matrix
 from hubbub.core.protocol.projection import entries as sign_matrix
-from hubbub.core.protocol.projection.matrix import KINDS, Projection, joined, limbs, quantum
+from hubbub.core.protocol.projection.matrix import (
+    KINDS,
+    Projection,
+    joined,
+    limbs,
+    quantum,
+    rounded,
+)
 from hubbub.core.protocol.projection.projected_sum import ProjectedSums, lift, project
 from hubbub.core.protocol.round.draw import Draw, draw_of
 from hubbub.core.protocol.round.silo import Silo
@@ -396,6 +403,12 @@ def test_vectors_out_of_bounds_are_refused_without_showing_a_value(kind: str, ba
     assert str(bad) not in str(caught.value)
     with pytest.raises(UserError, match="100 numbers"):
         project(x[1:], one, DRAW)
+
+
+def test_numbers_whose_sum_no_float_holds_exactly_are_refused_each_of_which_would_pass() -> None:
+    assert rounded(np.full(64, 2.0**47), 1.0).sum() == 2.0**53
+    with pytest.raises(UserError, match="raise `records`"):
+        rounded(np.full(65, 2.0**47), 1.0)
 
 
 @BOTH

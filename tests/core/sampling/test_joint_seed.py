@@ -332,11 +332,12 @@ def test_a_set_of_silos_must_be_of_the_roster(active: set[int]) -> None:
 def test_time_goes_forward_for_who_checks_too() -> None:
     silos = ready()
     check = anchored(silos)
-    late, early = reveals(ready(), (3, 0)), reveals(ready(), (1, 0))
+    late = reveals(ready(), (3, 0))
     check.seed(3, 0, EVERYBODY, late)
     assert check.seed(3, 0, EVERYBODY, late)
-    with pytest.raises(ProtocolError, match="its time is over"):
-        check.seed(1, 0, EVERYBODY, early)
+    for past in (1, 2):  # and nobody is blamed for what all know by now
+        with pytest.raises(ProtocolError, match="its time is over"):
+            check.seed(past, 0, EVERYBODY, reveals(ready(), (past, 0)))
 
 
 def test_skipping_many_attempts_takes_no_longer_than_the_chain(

@@ -475,3 +475,14 @@ def test_whole_numbers_of_64_bits_become_residues_where_they_lie() -> None:
     residues = noise_share_of(numbers).added(total, attempt, SecureSource())
     assert np.shares_memory(residues, total)
     assert residues.tolist() == [5, 2**64 - 1, 0]
+
+
+def test_p3_whole_numbers_get_their_silos_noise_where_the_plan_asks_for_some() -> None:
+    numbers = replace(world(2, 0).round_parameters, word_bits=64, sigma_grid=1000.0)
+    attempt = Attempt(round=1, attempt=0, model=bytes(32), active=frozenset({1, 2}), parameters=[])
+    share = noise_share_of(numbers).added(np.zeros(99, np.int64), attempt, SecureSource())
+    assert np.abs(ring.to_integers(share)).min() < 1000 < np.abs(ring.to_integers(share)).max()
+
+
+def test_p23_half_of_a_diameter_is_what_a_record_may_be_long() -> None:
+    assert secure_sums._half(1.0, 2.0, "substitute") == 0.5

@@ -11,6 +11,7 @@ import pytest
 
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import draw_of
+from hubbub.core.errors import UserError
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.rounds import NoisySums, Rounds
 from protocol.parties import world
@@ -33,6 +34,21 @@ def test_p15_a_model_is_written_down_before_anybody_is_asked(
     Rounds(round_parameters=numbers, **more).attempt(1, 0, PARAMETERS)
     names = [name for name, *_ in done.mock_calls]
     assert names == ["recorder.keep", "recorder.seal", *["asked"] * (1 + joint)]
+
+
+@pytest.mark.parametrize("here", [2, 3])
+def test_no_attempt_is_begun_by_fewer_than_the_quorum_or_where_approval_was_withdrawn(
+    here: int,
+) -> None:
+    numbers = mock.Mock(quorum=3, silos=4, nodes=0, needs_joint_seed=False)
+    attendance = mock.Mock(present={*range(here)}, is_some_node_absent=False, named_absent={})
+    attendance.ask_absent.return_value = False
+    more: dict[str, Any] = dict.fromkeys(("peers", "aggregator", "layout", "channel"), mock.Mock())
+    permit = mock.Mock(side_effect=UserError("withdrawn"))
+    rounds = Rounds(round_parameters=numbers, attendance=attendance, permit=permit, **more)
+    with pytest.raises(UserError if here == 3 else AbsentError):
+        rounds.round(1, PARAMETERS, 5)
+    assert (permit.call_count, rounds.attempts_begun) == (here - 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from unittest import mock
 
 import pytest
 from tests.site.attestation.parties import NOW, Parties, role_of, software, study_of
@@ -12,6 +13,7 @@ from tests.site.attestation.parties import NOW, Parties, role_of, software, stud
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of, unverified
+from hubbub.core.session import party
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.attestation_exchange import AttestedHashes, AttestedSession
 from hubbub.core.session.offer import RefusedError
@@ -45,6 +47,15 @@ def test_honest_parties_set_a_session_up(nodes: int) -> None:
     agreed = [party.agreed for party in parties.set_up.peers.parties.values()]
     assert len({one.attested for one in agreed}) == 1
     assert [len(one) for one in agreed[0].attested] == [32, 32, 32]
+
+
+def test_p29_what_was_shown_as_evidence_enters_every_transcript() -> None:
+    """So who was shown other evidence, be it as good, has no mask in common with others."""
+    with mock.patch.object(party, "context_of", side_effect=party.context_of) as made:
+        parties = Parties(study=study_of(SILOS))
+        parties.open_session()
+    shown = {one._attestation.context for one in parties.set_up.peers.parties.values()}
+    assert [call.args[2] for call in made.call_args_list] == 3 * [*shown]
 
 
 def test_where_nothing_is_asked_for_nothing_is_shown() -> None:
