@@ -9,9 +9,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from hubbub.core.errors import UserError
 from hubbub.core.protocol.primitives.wire import Tag, unverified
 from hubbub.core.protocol.round.draw import draw_of
-from hubbub.core.errors import UserError
 from hubbub.core.session.ask import AbsentError
 from hubbub.core.session.rounds import NoisySums, Rounds
 from protocol.parties import world

@@ -17,10 +17,13 @@ from scipy.stats import beta, binom, ks_2samp, norm
 import hubbub
 from hubbub.core.errors import StudyError
 from hubbub.core.planning import accounts
+from hubbub.core.planning.accounts import account_of, releases
 from hubbub.core.planning.mechanism import IndependentNoise
 from hubbub.core.planning.noise_correlation import Correlation
 from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.study_plan import main_of
 from hubbub.core.privacy.canary_guesses import Rates, lower_bound, worst_distance
+from hubbub.core.privacy.tradeoff import TradeOff
 from hubbub.core.protocol.agreement.key_agreement import PairSecret, Place
 from hubbub.core.protocol.primitives import noise
 from hubbub.core.protocol.primitives.randomness import SecureSource
@@ -30,6 +33,7 @@ from hubbub.core.protocol.round.batches import Groups
 from hubbub.core.protocol.round.draw import Draw
 from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.token_lists.joint_batch import TokenBatches
+from hubbub.core.verification.evidence import audit_result
 from hubbub.core.verification.evidence.audit_result import (
     Seen,
     WorstRates,
@@ -855,3 +859,16 @@ def test_rates_and_their_distance_share_what_the_confidence_leaves() -> None:
     least, most = beta.ppf(0.0125, 40, 11), beta.ppf(0.9875, 6, 45)
     apart = 2 * beta.ppf(0.025, 85, 16) - 1
     assert (found.least, found.most, found.apart) == pytest.approx((least, most, apart))
+
+
+def test_noise_has_to_explain_right_guesses_as_well_as_rates() -> None:
+    curve = TradeOff(epsilon=np.array([0.0, 1.0]), delta=np.array([0.3, 0.0]))
+    assert WorstRates(least=-1.0, most=0.5, apart=0.25).spare(curve) == pytest.approx(0.05)
+    power = float(curve.true_positive_rate(0.5))
+    assert WorstRates(least=0.5, most=0.5, apart=-1.0).spare(curve) == pytest.approx(power - 0.5)
+
+
+def test_p10_an_audit_is_held_against_who_knows_its_own_records_in_joint_batches() -> None:
+    mechanism = main_of(one := study(**joint(800, silos=4, colluders=1))).mechanism
+    expected = releases(account_of(mechanism), 2.0, mechanism.steps, 4000)
+    assert audit_result._released(one, 2.0) == expected

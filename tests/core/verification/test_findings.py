@@ -10,6 +10,7 @@ from math import nextafter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 from hubbub.core.study.ask import asks
 from hubbub.core.study.parties import Parties, Privacy
+from hubbub.core.verification.evidence import silo_parts
 from hubbub.core.verification.evidence.claims import _asked_claims, by_version
 from hubbub.core.verification.evidence.collecting import digests_of, part_of
 from hubbub.core.verification.evidence.evidence_file import (
@@ -35,8 +37,10 @@ from hubbub.core.verification.evidence.evidence_file import (
 )
 from hubbub.core.verification.evidence.silo_parts import (
     SiloWords,
+    _of_every_session,
     _wrong_in,
     attested_findings,
+    paid_for,
 )
 from hubbub.core.verification.replay import checking
 from hubbub.core.verification.replay.checking import (
@@ -137,6 +141,24 @@ def test_evidence_of_a_session_without_a_transcript_is_none_of_the_run() -> None
     words = SiloWords(wrongs=(), doubtful=())
     found = [one.verdict for one in attested_findings(content, study, words)]
     assert "wrong: of one there is no transcript" in found
+
+
+@pytest.mark.parametrize(("frames", "is_wrong"), [(6, False), (7, True)])
+def test_a_session_of_more_frames_than_a_set_up_has_needs_evidence(
+    frames: int, *, is_wrong: bool
+) -> None:
+    """Though no silo names it: so many messages are of rounds."""
+    roster = Roster.of([Keys.generate("a", "aggregator"), Keys.generate("b", "silo")])
+    transcripts = [{"session": bytes(16).hex(), "frames": frames}]
+    content = {"roster": plain_roster(roster), "attested": [], "transcripts": transcripts}
+    found = _of_every_session(content, [], SiloWords(wrongs=(), doubtful=()), [])
+    assert found.verdict.startswith("wrong") == is_wrong
+
+
+def test_p9_a_silo_may_have_charged_to_the_end_of_an_epoch_that_was_begun() -> None:
+    main: Any = SimpleNamespace(mechanism=SimpleNamespace(epoch=4))
+    with mock.patch.object(silo_parts, "main_of", return_value=main):
+        assert [paid_for(attempts, main) for attempts in (0, 5, 8)] == [0, 8, 8]
 
 
 def test_a_transcript_of_another_study_is_none_of_the_run() -> None:
