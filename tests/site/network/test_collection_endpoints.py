@@ -28,6 +28,7 @@ from hubbub.core.session.offer import RefusedError, SessionOffer, round_paramete
 from hubbub.core.study.study import Study
 from hubbub.core.verification.replay.checking import verify
 from hubbub.desk.cli.main import main
+from hubbub.site.collected import party_sides
 from hubbub.site.collected.collection_frames import CollectionPlace
 from hubbub.site.collected.collection_request import AskedCollection, collect_frame
 from hubbub.site.collected.node import CollectionNode
@@ -721,6 +722,22 @@ def test_p15_a_collection_is_charged_for_the_study_as_its_plan_says(table: Table
         "study_attempts": attempts_of(table.plan),
         "study_certificate": table.plan.certificate,
     }
+
+
+def test_p24_the_cap_of_a_study_and_its_units_are_seen_to_before_a_collections_row(
+    table: Table,
+) -> None:
+    table.opened()
+    done, privacy = Mock(), table.parties.study.privacy
+    with (
+        patch.object(Ledger, "check_units", done.units),
+        patch.object(party_sides, "set_caps", done.caps),
+        patch.object(Ledger, "charge", done.charge),
+    ):
+        table.deposits("cleveland")
+    assert [name for name, *_ in done.mock_calls] == ["units", "caps", "charge"]
+    assert done.units.call_args.args[0].study.id == table.place.study
+    assert done.caps.call_args.args[1] == privacy
 
 
 def test_p15_a_row_of_a_session_pays_for_no_collection_of_its_id(table: Table) -> None:

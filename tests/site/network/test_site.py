@@ -15,7 +15,7 @@ import pytest
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.planning import noise_shares
 from hubbub.core.planning.noise_shares import is_sparse
-from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.session.ask import Call
 from hubbub.core.study.study import Study
 from hubbub.site.network import folder_files
@@ -167,6 +167,9 @@ def test_other_numbers_of_nodes_are_refused(sites: Consortium) -> None:
     roster = sites.aggregator.roster
     with pytest.raises(StudyError, match="expected 2 compute nodes in the roster, got 0"):
         check_roster(study_of(roster, nodes=2), roster)
+    one_node = Roster(parties=(*roster.parties, Keys.generate("node-1", "node").identity))
+    with pytest.raises(StudyError, match="expected 0 compute nodes in the roster, got 1"):
+        check_roster(study_of(one_node), one_node)
 
 
 # Approvals -------------------------------------------------------------------------------------
