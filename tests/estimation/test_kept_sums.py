@@ -16,7 +16,13 @@ from hubbub.core.verification.evidence.evidence_file import judged
 from hubbub.estimation.cox import cox
 from hubbub.estimation.queries.statistics_query import StatisticsQuery
 from hubbub.estimation.queries.sum_layout import Parameters, SumLayout
-from hubbub.estimation.queries.sums_query import _answered, kept_numbers, kept_text
+from hubbub.estimation.queries.sums_query import (
+    SumsQuery,
+    _answered,
+    kept_numbers,
+    kept_text,
+    promise_of,
+)
 from hubbub.estimation.stacking import _STEP, stack
 
 ROUNDS = 3
@@ -55,6 +61,32 @@ def test_a_step_is_taken_by_sums_and_noise_in_one_unit() -> None:
     layout = SumLayout(stacked=cast(Any, Told()), unit=4.0, diameter=2.0, rounds=2)
     layout.after(layout.start, np.ones(1), 0.5)
     assert seen == [(4.0, 2.0)]
+
+
+def test_a_sums_noise_is_that_of_all_silos_and_not_a_share_of_it() -> None:
+    planned: Any = SimpleNamespace(total_sigma=0.5, share_sigma=0.25)
+    stepper: Any = SumsQuery.stepper(cast(Any, SimpleNamespace(layout=LAYOUT)), planned)
+    assert stepper.step(LAYOUT.start, 4 * TOTAL, 4.0).tobytes() == (
+        LAYOUT.after(LAYOUT.start, TOTAL, 0.5).tobytes()
+    )
+    assert stepper._sigma == 0.5
+
+
+def test_answers_state_the_epsilon_of_their_own_query() -> None:
+    privacy = SimpleNamespace(epsilon=8.0, delta=1e-5, relation="add-remove")
+    study = SimpleNamespace(
+        name="made up", id=b"1", privacy=privacy, data=SimpleNamespace(unit="patient")
+    )
+    plan: Any = SimpleNamespace(study=study, stated=SimpleNamespace(adversary="aggregator"))
+    assert promise_of(plan, cast(Any, SimpleNamespace(epsilon=2.0))) == {
+        "study": "made up",
+        "study_id": "31",
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "relation": "add-remove",
+        "adversary": "aggregator",
+        "unit": "patient",
+    }
 
 
 @pytest.mark.parametrize("sums", range(ROUNDS + 1))

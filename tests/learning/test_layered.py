@@ -543,3 +543,11 @@ def test_options_out_of_range_are_refused():
 def test_what_cannot_be_lifted_is_refused(numbers):
     with pytest.raises(UserError, match="expected a vector of 30 finite numbers"):
         LayerProjection.of(mlp(), 30).lift(numbers, KEY)
+
+
+def test_no_two_parameters_are_projected_by_one_piece_of_keystream():
+    first, second = (
+        LayerMatrix(rows=1 << 14, columns=1, sent=1, place=place) for place in range(2)
+    )
+    long, short = (one.signs(KEY)[0].reshape(-1, 128) for one in (first, second))  # AES blocks
+    assert not {row.tobytes() for row in long} & {row.tobytes() for row in short}

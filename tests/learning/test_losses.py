@@ -23,6 +23,7 @@ from hubbub.learning.scoring import (
     log_odds,
     poisson,
 )
+from hubbub.learning.silo_tasks import ScoreMarks
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
 
 VECTOR = ScoreVector.of("add-remove")
@@ -332,3 +333,21 @@ def test_a_loss_with_positional_arguments_is_not_taken_for_one_that_is_known() -
 
     assert _is_row_loss(target_type.loss(1, torch.float64))
     assert not _is_row_loss(strange)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p16_a_records_marks_are_as_long_as_charged_whatever_its_score_and_loss(
+    relation: str,
+) -> None:
+    values = torch.tensor([-math.inf, -1e300, -1.0, 0.5, 3.0, 1e300, math.inf, math.nan])
+    scores, losses = map(torch.flatten, torch.meshgrid(values, values, indexing="ij"))
+
+    class Claimed(Amount):
+        def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            return outputs
+
+    vector = ScoreVector.of(relation)
+    asked = Claimed(low=-3.0, high=5.0)
+    found = ScoreMarks(vector).columns(asked, scores, scores, losses).T.numpy()
+    assert np.linalg.norm(found, axis=1).max() <= 1 + 1e-12
+    assert np.ptp(found, axis=0).max() <= vector.scale + 1e-12

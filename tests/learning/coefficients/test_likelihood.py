@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from scipy.optimize import minimize
 from hubbub.core.tabular.column import Column, column_features
 from hubbub.estimation.logistic_regression import NewtonLogistic
 from hubbub.learning.queries.coefficients.coefficients_query import (
+    NAME,
     NewtonSteps,
+    OwnSums,
     covariates_of,
     effects_of,
 )
@@ -150,3 +154,19 @@ def test_sums_that_were_lost_are_said_to_be(lost: int) -> None:
     answer = STEPS.answer(noisy, 1e-9, parameters)
     assert ("lost" in answer.refusal) == bool(lost)
     assert bool(answer.rows) != bool(lost)
+
+
+def test_the_noise_of_a_mean_of_sums_is_less_by_the_root_of_how_many_there_are() -> None:
+    told: list[tuple[list[list[float]], float]] = []
+
+    def answers(sums: list[np.ndarray], sigma: float) -> dict[str, Any]:
+        told.append(([one.tolist() for one in sums], sigma))
+        return {NAME: SimpleNamespace(notes=())}
+
+    own: Any = SimpleNamespace(
+        stacked=SimpleNamespace(least_rounds=1, rounds=1, answers=answers),
+        _titled=lambda answer, notes: answer,
+    )
+    noisy = [np.full(2, float(number)) for number in (1, 2, 3, 6)]
+    OwnSums.answer(cast(OwnSums, own), noisy, 2.0, np.zeros(2, np.float32))
+    assert told == [([[3.0, 3.0]], 1.0)]

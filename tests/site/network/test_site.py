@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from hubbub.core.errors import StudyError, UserError
 from hubbub.core.planning import noise_shares
@@ -61,6 +62,32 @@ def test_keys_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"expected no keys in .*, found"):
         PartyFolder.made(tmp_path / "ann", "ann", "silo")
     assert path.read_bytes() == before
+
+
+def test_a_passphrase_closes_keys_at_the_price_of_half_a_second_a_guess(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stated: list[dict[str, Any]] = []
+
+    def cheap(**named: Any) -> Scrypt:
+        stated.append(named)
+        return Scrypt(**{**named, "n": 2})
+
+    monkeypatch.setattr(folder_files, "Scrypt", cheap)
+    keys = Keys.generate("ann", "silo")
+    text = folder_files.keys_toml(keys, "open sesame")
+    assert "sealed" in text
+    assert "signing" not in text
+    closed = folder_files.keys_of(text, lambda: "open sesame")
+    assert closed.secret_parts() == keys.secret_parts()
+    with pytest.raises(UserError, match="expected the passphrase of these keys"):
+        folder_files.keys_of(text, lambda: "open")
+    with pytest.raises(UserError, match="got none; name --passphrase-fd"):
+        folder_files.keys_of(text)
+    assert {(one["n"], one["r"], one["p"], one["length"]) for one in stated} == {
+        (1 << 17, 8, 1, 32)
+    }
+    assert [len(one["salt"]) for one in stated] == [16] * 3
 
 
 def test_what_is_public_holds_nothing_private(tmp_path: Path) -> None:
