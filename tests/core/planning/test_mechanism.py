@@ -129,7 +129,7 @@ def test_p23_a_diameter_is_of_sums_over_everybody_alone() -> None:
 
 
 def test_p13_no_epsilon_past_50_is_told() -> None:
-    beyond = release(Step(noise_multiplier=0.1095, sampling="full-batch"), "add-remove")
+    beyond = release(Step(noise_multiplier=0.105, sample_rate=0.5), "add-remove")
     assert 50 < Composition([beyond]).epsilon(0.1).upper < 60
     assert epsilon_of([beyond], 0.1) is None
 

@@ -210,7 +210,7 @@ def test_what_a_guess_alone_calls_too_large_is_not_refused() -> None:
 def test_p2_releases_that_differ_in_one_direction_alone_are_composed_apart() -> None:
     near, far = Removal(rate=0.5, shift=0.5), Removal(rate=0.5, shift=1.0)
     alike, other = (Release(laws=(near, law), count=1) for law in (near, far))
-    whole, twice = (Composition(ones).epsilon(1e-3) for ones in ([alike, other], [alike, alike]))
+    whole, twice = (Composition(ones).epsilon(1e-3) for ones in ([other, alike], [alike, alike]))
     assert whole.lower > 1.2 * twice.upper
 
 

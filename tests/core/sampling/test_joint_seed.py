@@ -335,9 +335,10 @@ def test_time_goes_forward_for_who_checks_too() -> None:
     late = reveals(ready(), (3, 0))
     check.seed(3, 0, EVERYBODY, late)
     assert check.seed(3, 0, EVERYBODY, late)
-    for past in (1, 2):  # and nobody is blamed for what all know by now
+    # And nobody is blamed for what all know by now.
+    for past in ((1, 0), (2, 0), (2, ATTEMPTS - 1)):
         with pytest.raises(ProtocolError, match="its time is over"):
-            check.seed(past, 0, EVERYBODY, reveals(ready(), (past, 0)))
+            check.seed(*past, EVERYBODY, reveals(ready(), past))
 
 
 def test_skipping_many_attempts_takes_no_longer_than_the_chain(

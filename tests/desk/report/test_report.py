@@ -350,6 +350,12 @@ def test_a_page_speaks_of_the_unit_that_epsilon_protects() -> None:
     assert "can learn about one record" in read(rendered()).all("header")[0].text
 
 
+def test_a_row_about_patients_says_where_nothing_bounds_what_is_learned_of_them() -> None:
+    patient = {"is_unit": False, "who": "a patient", "epsilon": None, "in_two_silos": None}
+    rows = [exposure_rows(a_plan(patient=patient | more)) for more in ({}, {"epsilon": 2.0})]
+    assert [one[-1][3].partition(":")[0] for one in rows] == ["none", "weaker"]
+
+
 def test_the_numbers_of_statistics_are_not_called_a_models() -> None:
     rows = {name: words for name, _, words in number_rows(a_plan(trains=False))}
     assert "parameters" not in rows
@@ -708,6 +714,18 @@ def test_what_nothing_bounds_any_more_comes_first(charge: int, words: str) -> No
     (alarm,) = broken(a_plan(), spent)
     assert words in alarm
     assert not broken(a_plan(), spent | {"epsilon": 0.49998})
+
+
+def test_what_all_studies_spent_is_told_where_it_is_more_than_this_ones() -> None:
+    (stated,) = (
+        row["epsilon"]
+        for row in a_plan()["epsilon"]
+        if row["adversary"] == a_plan()["stated_adversary"]
+    )
+    spent = {"epsilon": 1.002 * stated, "charge": 2, "silo": "north"}
+    (alarm,) = broken(a_plan(), spent)
+    assert "for this study alone: after 2 charges" in alarm
+    assert not broken(a_plan(), spent | {"epsilon": 1.0005 * stated})
 
 
 @pytest.mark.parametrize(

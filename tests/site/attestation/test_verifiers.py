@@ -105,6 +105,22 @@ def test_the_padding_of_a_tdx_quote_is_covered() -> None:
     assert accepted(sample, range(8 * end, 8 * 5006), range(end, 5006)) == 0
 
 
+def test_a_nitro_document_is_signed_under_the_pinned_root() -> None:
+    sample = GOOD["nitro"]
+    last = 8 * len(sample.quote) - 1
+    for bit in (last, 8 * sample.quote.index(b"pcrs")):  # of the signature, and of what it signs
+        (changed,) = flipped(sample.quote, range(bit, bit + 1))
+        assert is_refused(sample, changed)
+    (unsigned,) = flipped(sample.quote, range(last, last + 1))
+    with pytest.raises(AttestationError) as caught:
+        verify(sample.platform, unsigned, b"", sample.at)
+    assert caught.value.rule == "signature"
+    another = certificate_chains.pinned_root("amd-milan")
+    with pytest.raises(AttestationError) as caught:
+        certificate_chains.verify_nitro(sample.quote, b"", sample.at, another)
+    assert caught.value.rule == "chain"
+
+
 @pytest.mark.parametrize("name", ["sgx", "tdx"])
 def test_what_stands_after_all_that_was_signed_is_covered(name: str) -> None:
     """The slow tests change every bit and every length."""
