@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from hubbub.core.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
+from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.main import main
 from hubbub.site.network import monitor, silo_endpoint
@@ -293,8 +294,29 @@ def test_a_wrong_number_of_records_is_told_without_the_number() -> None:
 
     study: Any = Stated()
     study.parties = study.data = study
-    with pytest.raises(
-        DataError, match=r"expected 40 records of ann.*got another number"
-    ) as raised:
-        silo_endpoint._check_count(study, "ann", COUNT)
-    assert str(COUNT) not in str(raised.value)
+    for records in (COUNT, 39):
+        with pytest.raises(
+            DataError, match=r"expected 40 records of ann.*got another number"
+        ) as raised:
+            silo_endpoint._check_count(study, "ann", records)
+        assert str(records) not in str(raised.value)
+    silo_endpoint._check_count(study, "ann", 40)
+
+
+def test_p15_nobody_else_charges_a_ledger_while_its_silo_takes_part(tmp_path: Path) -> None:
+    planted(tmp_path)
+    party_folder = PartyFolder.opened(tmp_path / "ann")
+    path = party_folder.home / "ledger.sqlite"
+    endpoint = silo_endpoint.SiloEndpoint(
+        party_folder,
+        EventLog(party="ann", folder=party_folder.home),
+        data=party_folder.home,
+        ledger=path,
+        device="cpu",
+    )
+    with Ledger(path) as other:
+        with pytest.raises(UserError, match="another run charges it"):
+            other.held().__enter__()
+        endpoint.close()
+        with other.held():
+            assert other.rows == 1  # of its units
