@@ -319,4 +319,4 @@ def test_p15_nobody_else_charges_a_ledger_while_its_silo_takes_part(tmp_path: Pa
             other.held().__enter__()
         endpoint.close()
         with other.held():
-            assert other.rows == 1  # of its units
+            assert other.rows == 1  # its first
