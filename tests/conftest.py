@@ -5,8 +5,9 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,18 @@ class OwnExamples:
 def pytest_configure(config: pytest.Config) -> None:
     """A hook of this file would count in `tests` alone."""
     config.pluginmanager.register(OwnExamples())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def models_tried_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A run in a test of something else does not try a model that another run has tried."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The files in `learning` itself are of the trial. Without torch there is no model.
+        if request.path.parent.name != "learning" and "torch" in sys.modules:
+            from tried import try_once
+
+            try_once(patch)
+        yield
 
 
 @pytest.fixture
