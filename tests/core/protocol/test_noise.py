@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 _SCALE, _INNER, _EDGE, _TAIL_START = layers()
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))  # 6.1
-DRAWS = 30_000_000
+DRAWS = 10_000_000
 WRONG_SCALES = [2 / 3, 3 / 2]
 
 
@@ -83,7 +83,7 @@ def uncorrelated(left: Array, right: Array) -> bool:
 
 @pytest.fixture(scope="module")
 def sample() -> Array:
-    """Thirty million draws, which all tests of the law share."""
+    """Ten million draws, which all tests of the law share."""
     return normals(DRAWS)
 
 
@@ -121,7 +121,7 @@ def test_kolmogorov_and_smirnov_accept_the_normal_and_refuse_its_like(sample):
 @pytest.mark.slow
 def test_the_density_is_right_in_four_thousand_cells(sample):
     # The edges of the ziggurat's layers, where a wrong wedge would show, lie in different cells.
-    heights = ndtr(sample[:10_000_000])
+    heights = ndtr(sample)
     assert fits_uniform(heights, 4096)
     heights += 1e-4 * np.sin(200 * heights)  # two percent, up and down
     assert not fits_uniform(np.clip(heights, 0, 1), 4096)
@@ -182,23 +182,23 @@ def test_p6_a_small_uniform_of_the_tail_reaches_as_far_out_as_it_should():
 
 
 def test_p6_the_tail_sampler_follows_the_normal_tail_and_not_an_exponential_one():
-    tail = _tail(source(2), 2_000_000)
+    tail = _tail(source(2), 600_000)
     assert tail.min() > _TAIL_START
     assert fits_uniform(ndtr(-tail) / ndtr(-_TAIL_START), 1000)
     # Far out, where no whole run of the ziggurat would reach: one in 1e5 of the tail.
     far = norm.isf(norm.sf(_TAIL_START) * 1e-5)
     assert fits_count(np.count_nonzero(tail > far), tail.size, 1e-5)
-    untested = _TAIL_START - np.log(1 - ndtr(normals(2_000_000, 3))) / _TAIL_START
+    untested = _TAIL_START - np.log(1 - ndtr(normals(600_000, 3))) / _TAIL_START
     assert not fits_uniform(ndtr(-untested) / ndtr(-_TAIL_START), 1000)
 
 
 def test_sign_and_size_are_independent(sample):
-    part = sample[:4_000_000]
+    part = sample[:1_000_000]
     signs, sizes = np.sign(part), np.abs(part)
     for size in (sizes - sizes.mean(), np.square(part) - 1):
         spread = DEVIATIONS * float(np.sqrt(np.dot(size, size)))
         assert abs(np.dot(signs, size)) <= spread
-        assert abs(np.dot(signs, size + 0.02 * part)) > spread
+        assert abs(np.dot(signs, size + 0.04 * part)) > spread
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 16_383, 16_384, 16_385, 40_000])
@@ -214,11 +214,11 @@ def test_every_place_is_written_whatever_the_length(size):
 
 @pytest.mark.parametrize("lag", [1, 2, 3, 7, 64, 1024, 16_384, 32_768])
 def test_coordinates_are_uncorrelated_at_every_lag_and_so_are_their_sizes(sample, lag):
-    part = sample[:4_000_000]
+    part = sample[:1_000_000]
     sizes = (np.square(part) - 1) / sqrt(2)
     assert uncorrelated(part[:-lag], part[lag:])
     assert uncorrelated(sizes[:-lag], sizes[lag:])
-    echo = part[lag:] + 0.01 * part[:-lag]
+    echo = part[lag:] + 0.02 * part[:-lag]
     assert not uncorrelated(part[:-lag], echo)
 
 

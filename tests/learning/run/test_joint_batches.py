@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, hypergeom
+from scipy.stats import binom, chi2, hypergeom
 
 import hubbub
 from hubbub.core.errors import BudgetError, DataError, StudyError
@@ -246,13 +246,13 @@ def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
         parties.rounds.round(number, np.zeros(2, dtype=np.float32))
     assert set(drawn.sizes()) == {BATCH}
     assert is_even(times_drawn(drawn), rounds)
-    # Any two records meet as often as they should: within 5.5 deviations, once in 10^5.
+    # No two records meet more often than chance has any do: false alarms 1e-7.
     table = np.zeros((rounds, ALL))
     for row, batch in zip(table, drawn.members(), strict=True):
         row[[sum(COUNTS[: silo - 1]) + k for silo, k in batch]] = 1
     together = (table.T @ table)[np.triu_indices(ALL, 1)]
     chance = BATCH * (BATCH - 1) / (ALL * (ALL - 1))
-    assert np.abs(together - rounds * chance).max() < 5.5 * np.sqrt(rounds * chance)
+    assert together.max() <= binom.isf(1e-7 / together.size, rounds, chance)
 
 
 @pytest.mark.parametrize(("rounds", "heavier"), [(60, 4.0), (200, 2.0), (200, 3.0)])
@@ -393,20 +393,20 @@ def spread_of(sizes: np.ndarray) -> float:
 
 @pytest.mark.slow
 def test_a_silo_alone_has_its_part_of_a_batch_and_no_poisson_batch(summed: Summed) -> None:
-    """Within 5 deviations, which chance passes once in 10^6; Poisson batches are at 1.27."""
+    """Within 6 deviations, which chance passes once in 10^7; Poisson batches are at 1.27."""
     steps = 600
     sampled(summed, "alone", steps)
     sizes = np.array([[len(one) for one in batches] for batches in summed.batches.values()]).T
-    assert abs(spread_of(sizes) - 1) < 5 * np.sqrt(2 / sizes.size) < 0.15
+    assert abs(spread_of(sizes) - 1) < 6 * np.sqrt(2 / sizes.size) < 0.18
     rate = BATCH / ALL
     off = np.abs(summed.times() - steps * rate) / np.sqrt(steps * rate * (1 - rate))
-    assert off.max() < 5.5
+    assert off.max() < 6
     assert len(set(sizes.sum(axis=1))) > 3  # every silo draws for itself
 
 
 def test_poisson_batches_of_a_silo_alone_would_be_noticed() -> None:
     sizes = np.random.default_rng(3).binomial(COUNTS, BATCH / ALL, size=(600, 4))
-    assert abs(spread_of(sizes) - 1) > 0.15
+    assert abs(spread_of(sizes) - 1) > 0.18
 
 
 # What they cost -------------------------------------------------------------------------------
