@@ -66,7 +66,8 @@ def registered(group: str) -> Mapping[str, EntryPoint]:
     return points | standing
 
 
-def packages() -> dict[str, str]:
+@remembered  # every installed package is read
+def packages() -> Mapping[str, str]:
     """Name and version of each package but hubbub that registers something."""
     return {
         package.name: package.version
