@@ -24,11 +24,24 @@ from hubbub.site.network.nats.server import PROCESS_ID, Server, write_server
 NAMES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
 
 
+_PORTS = iter(range(20_000 + os.getpid() * 40 % 10_000, 32_768))
+_CLAIMED: list[socket.socket] = []  # the same ports for datagrams, which nobody sends
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens at, nor any other process of tests until this one ends.
+
+    It lies below those that a system gives to whoever names none.
+    """
+    for port in _PORTS:
+        claim = socket.socket(type=socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            claim.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
+            _CLAIMED.append(claim)
+            return port
+        claim.close()
+    raise AssertionError("expected a free port below 32,768, found none")
 
 
 def wait(condition: Callable[[], Any], seconds: float = 300.0) -> None:

@@ -82,13 +82,21 @@ def test_a_party_is_asked_for_two_studies_in_turn(tmp_path: Path) -> None:
 
 
 def test_who_is_waited_for_no_more_holds_nobody_up(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def answered(blob: bytes) -> bytes:
+        if blob == b"slow":
+            over.wait(400)
+        return blob
+
     with relayed(tmp_path) as own:
-        party = own.party("ann", lambda blob: time.sleep(1.0 * (blob == b"slow")) or blob)
+        party = own.party("ann", answered)
         carrier, _ = own.carrier()
         with carrier:
             come(carrier, "ann")
             late = asked(carrier, {"ann": b"slow"}, 0.3)
             assert "no answer in time" in missing(late["ann"])
+            over.set()
             assert asked(carrier, {"ann": b"next"}) == {"ann": b"next"}
         party.stop()
         with pytest.raises(EndedError):
