@@ -37,7 +37,17 @@ from hubbub.site.network.proposals import Courier, Outbox
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.lines import free_port
-from network.relay import HASTY, NAMES, Watched, at, flipped, open_frame, opened, refusal
+from network.relay import (
+    HASTY,
+    NAMES,
+    Watched,
+    at,
+    at_once,
+    flipped,
+    open_frame,
+    opened,
+    refusal,
+)
 from network.relay import Relay as Carried
 from network.test_monitor import get, samples
 from network.test_patience import Refusing, full
@@ -433,7 +443,8 @@ def test_a_node_is_told_that_a_study_is_over_and_remembers_it(gather: Any) -> No
 def test_who_is_not_in_a_studys_last_session_is_told_that_it_is_over(gather: Any) -> None:
     """One was left out of all of them and reads so, another was started anew, and knows none."""
     parties = gather(parties={"dropouts": 1, "colluders": 0})
-    session = opened(parties, Carried(parties.phase, tells=at("open", flipped, "bob")))
+    relay = Carried(parties.phase, tells=at("open", flipped, "bob"))
+    session = opened(parties, relay, at_once())
     session.round(1)
     cyn = parties.seats["cyn"]
     parties.ask("bob", Call.PING, session.rounds.session)
@@ -557,7 +568,7 @@ def test_whom_an_end_has_found_away_is_told_once_it_is_back(gather: Any) -> None
     """Silos, in a session and in none, and a node that were frozen; each is told once."""
     parties = gather(parties={"dropouts": 1, "colluders": 0, "compute_nodes": 2})
     parties.stop("bob")
-    session = opened(parties)
+    session = opened(parties, timeouts=at_once())
     session.round(1)
     parties.stop("node-1")
     frozen = parties.seats.pop("cyn")
@@ -600,7 +611,7 @@ def test_an_end_is_told_without_the_model_to_who_could_not_take_that(gather: Any
         left = {party: blob for party, blob in requests.items() if party not in too_large}
         yield from parties.phase(name, left, deadline) if left else ()
 
-    session = opened(parties, phase)
+    session = opened(parties, phase, at_once())
     session.round(1)
     parties.stop("bob")
     parties.start("bob")
@@ -626,7 +637,7 @@ def test_an_answer_to_an_end_that_says_nothing_is_not_heard(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    session = opened(parties)
+    session = opened(parties, timeouts=at_once())
     session.round(1)
     parties.stop("bob")
     session.close([session.rounds.session])

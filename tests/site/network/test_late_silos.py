@@ -26,16 +26,11 @@ from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Check, Timeouts, WaitedError
-from network.relay import HASTY, Jumping, Relay, Watched, opened
+from network.relay import HASTY, Jumping, Relay, Watched, at_once, opened
 
 FIVE = ("ann", "bob", "cyn", "dan", "eve")
 PART = {"dropouts": 2, "colluders": 0}
 NODES = pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
-
-
-def at_once() -> Timeouts:
-    """Nobody is waited for beyond enough silos."""
-    return replace(HASTY, grace=0.0, clock=Jumping())
 
 
 class Cut:

@@ -15,8 +15,8 @@ from hubbub.core.protocol.primitives.wire import Channel, Frame, Tag, unverified
 from hubbub.core.session.ask import Call
 from hubbub.site.network.envelope import Refusal, answer, read_answer, read_request
 from hubbub.site.network.waiting import WaitedError
-from network.relay import Relay, Watched, at, flipped, on_asked
-from network.test_late_silos import FIVE, at_once, rolls, wrongs
+from network.relay import Relay, Watched, at, at_once, flipped, on_asked
+from network.test_late_silos import FIVE, rolls, wrongs
 
 LIAR, INDEX = "cyn", 3
 ONE = {"dropouts": 1, "colluders": 1}
