@@ -90,7 +90,15 @@ class Leaving(Cholesky):
 MODELS = (Cholesky, Scale, Table, Backward, Leaving)
 # At the first the null record raises, whose first feature is 1.54; at the others some records do.
 WEIGHTS = (-1.0, 5.0, 0.0)
-QUICK = ("add-remove-records", "substitution-patients")  # of each model
+# Of the first both, and of the others each with one of the two relations.
+QUICK = (
+    *("Cholesky-add-remove-records", "Cholesky-substitution-patients", "Scale-add-remove-records"),
+    *(
+        "Table-substitution-patients",
+        "Backward-substitution-patients",
+        "Leaving-add-remove-records",
+    ),
+)
 
 
 def table(count: int, last: float = 0.5, patients: int = 0) -> Records:
@@ -156,7 +164,7 @@ def neighbours(relation: str, patients: int) -> tuple[Records, Records]:
     return table(CAPACITY, -0.8, patients=patients), table(CAPACITY, 0.7, patients=patients)
 
 
-@pytest.mark.quick_cases(*(f"{kind.__name__}-{case}" for kind in MODELS for case in QUICK))
+@pytest.mark.quick_cases(*QUICK)
 @pytest.mark.parametrize("patients", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("relation", ["add-remove", "substitution"])
 @pytest.mark.parametrize("kind", MODELS)

@@ -36,6 +36,10 @@ from test_device_sums import CROSS_ENTROPY, STUDY, case, clipped, gradients, lan
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
 THERE = "cuda:1"  # which nobody gets who forgets to name it
+CASES = (
+    *("vision transformer", "u-net", "gru", "lstm of two ways", "language model"),
+    *("adapters", "many ways", "chain"),
+)
 WAITS, SENT = 3, 3  # of a step: which records are finite, the guard, the sum; and what is sent
 
 
@@ -65,14 +69,11 @@ def test_the_simulation_refuses_what_a_gpu_does_and_counts_what_the_host_waits_f
     assert device.waits == {"index": 1, "tolist": 1, "_local_scalar_dense": 1, "to": 1}
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("vision transformer", "u-net", "gru", "lstm of two ways", "language model"),
-        *("adapters", "many ways", "chain"),
-    ],
+@pytest.mark.quick_cases(
+    *(f"{name}-float32" for name in CASES), "gru-tf32", "u-net-bf16", "chain-bf16"
 )
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
+@pytest.mark.parametrize("name", CASES)
 def test_a_sum_there_is_that_of_float64_and_is_waited_for_twice(name, precision, device):
     model, inputs, targets = case(name)
     rows = gradients(model, inputs, targets)
@@ -131,7 +132,7 @@ def trained(name, where, meter=None, places=0, projected=0, **options):
     return task, total
 
 
-@pytest.mark.quick_cases("cnn-patients", "cnn-projected", "gru-whole")
+@pytest.mark.quick_cases("cnn-patients", "cnn-projected", "cnn-whole")
 @pytest.mark.parametrize(
     "options", [{}, {"places": 2}, {"projected": 40}], ids=["whole", "patients", "projected"]
 )

@@ -215,14 +215,11 @@ def test_a_sum_whose_step_was_lost_is_taken_from_the_transcript(
             return {}
         raise KeyboardInterrupt
 
+    study = study_of(files, validation={"sums": sums}, training={"steps": 3})
     with monkeypatch.context() as patch:
         patch.setattr(validation_query.ValidationQuery, "stepper", lambda *_: Folded(crash))
         with pytest.raises(KeyboardInterrupt):
-            run(
-                study_of(files, validation={"sums": sums}),
-                tmp_path / "run",
-                ledgers=tmp_path / "ledgers",
-            )
+            run(study, tmp_path / "run", ledgers=tmp_path / "ledgers")
     result = resume(tmp_path / "run")
     assert rows_of(tmp_path / "ledgers") == sums
     assert result.validation["refusal"] == ""
