@@ -83,7 +83,7 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-# A process for each room that many tests are of: each collects and compiles its own alone, and no
+# Four processes of about one length, by rooms: each collects and compiles its own alone, and no
 # worker's word about each test goes through another. With arguments, pytest gets those alone.
 APART := tests/site tests/learning tests/estimation
 QUICK := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 0 -q -m "not slow"
@@ -94,10 +94,10 @@ test: lint
 	@logs=$$(mktemp -d); each=; \
 	  { $(BIN)/python tests/house/amputate.py && $(BIN)/python tests/house/core.py -n 0; } \
 	    > $$logs/core 2>&1 & each="$$each $$!"; \
-	  $(QUICK) tests/learning tests/estimation > $$logs/learning 2>&1 & each="$$each $$!"; \
+	  $(QUICK) tests/learning > $$logs/learning 2>&1 & each="$$each $$!"; \
 	  $(QUICK) $(APART:%=--ignore=%) $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/') \
 	    > $$logs/others 2>&1 & each="$$each $$!"; \
-	  trap "kill $$each" INT; $(QUICK) tests/site; end=$$?; \
+	  trap "kill $$each" INT; $(QUICK) tests/site tests/estimation; end=$$?; \
 	  for one in $$each; do wait $$one || end=1; done; cat $$logs/*; rm -r $$logs; exit $$end
 else
 test: lint
