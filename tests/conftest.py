@@ -119,8 +119,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def models_tried_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """A run in a test of something else does not try a model that another run has tried."""
     with pytest.MonkeyPatch.context() as patch:
-        # The files in `learning` itself are of the trial. Without torch there is no model.
-        if request.path.parent.name != "learning" and "torch" in sys.modules:
+        # The files in `learning` itself are of the trial, those in `project` of public names.
+        # Without torch there is no model.
+        if request.path.parent.name not in ("learning", "project") and "torch" in sys.modules:
             from tried import try_once
 
             try_once(patch)

@@ -87,10 +87,17 @@ def test_answers_are_near_the_pooled_truth(folder: Path) -> None:
     assert near(lowest.value, (age < 30).sum(), lowest.standard_error)
 
 
+def much(folder: Path, kind: dict[str, Any]) -> Study:
+    """A study whose noise leaves nothing to be refused."""
+    table = table_of_study(folder, q=kind)
+    return Study.from_table(table | {"privacy": {"epsilon": 40, "delta": 1e-5}})
+
+
 @pytest.mark.quick_cases("histogram", "table", "quantiles", "crosstab")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_answered_in_one_epsilon(folder: Path, kind: str) -> None:
-    asked = study(folder, q=KINDS[kind])
+    # At epsilon 8 one in twelve Cox regressions on numbers is refused.
+    asked = much(folder, KINDS[kind])
     found = hubbub.run(asked)
     assert found.statistics["q"].refusal == ""
     assert found.statistics["q"].rows or found.statistics["q"].curves
@@ -107,9 +114,7 @@ ON_NUMBERS = {
 @pytest.mark.parametrize("kind", ON_NUMBERS)
 def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> None:
     # Of real noise: at epsilon 8 one in fifty is refused, at 20 none of 150.
-    told = Study.from_table(
-        table_of_study(folder, q=ON_NUMBERS[kind]) | {"privacy": {"epsilon": 40, "delta": 1e-5}}
-    )
+    told = much(folder, ON_NUMBERS[kind])
     found = hubbub.run(told)
     assert statistics_of(told).mechanism.steps == statistics_of(told).layout.rounds == 10
     assert found.steps == 10
