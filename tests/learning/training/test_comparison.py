@@ -126,7 +126,7 @@ def test_p19_of_too_many_heads_none_is_kept_where_all_silos_draw_at_once(monkeyp
 
 @pytest.mark.slow
 def test_batches_of_all_silos_at_once_have_the_law_of_each_alone():
-    """How many records of each silo, and that each is as likely as any other."""
+    """How many records of each silo, each as likely as any other; false alarms 5e-7."""
     records, capacities, rate, times = (3, 0, 9), (5, 4, 9), 0.3, 3000
     source = SecureSource()
     ends = np.cumsum(records)
@@ -145,11 +145,11 @@ def test_batches_of_all_silos_at_once_have_the_law_of_each_alone():
                  (mine, [batches[silo] for batches in alone])]  # fmt: skip
         kept = sum(sizes) > 10
         if kept.sum() > 1:
-            assert stats.chi2_contingency([size[kept] for size in sizes]).pvalue > 1e-6
+            assert stats.chi2_contingency([size[kept] for size in sizes]).pvalue > 1e-7
         assert max(map(len, mine)) <= most_rows(capacities[silo], rate)
         if records[silo]:
             counted = np.bincount(np.concatenate(mine), minlength=records[silo])
-            assert stats.chisquare(counted).pvalue > 1e-6
+            assert stats.chisquare(counted).pvalue > 1e-7
 
 
 @pytest.mark.slow
