@@ -23,7 +23,8 @@ def _like(model: nn.Module) -> tuple[object, ...] | None:
     is_own = all(name.startswith(("torch.nn.", "hubbub.learning.")) for name in names)
     if not is_own or any(map(is_lazy, model.parameters())):
         return None
-    return repr(model), vars(model).get("places"), *(part.shape for part in model.parameters())
+    parts = [(part.shape, part.device) for part in model.parameters()]
+    return repr(model), vars(model).get("places"), *parts
 
 
 def _method_for(model: nn.Module, shape: Any, targets: Any, *, target_type: Any) -> str:
