@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,7 @@ class Watched(Consortium):
         super().start(name)
         self.spies[name] = Spy()
         self.seats[name]._mask_stream = self.spies[name]
-        self.seats[name]._told = time.monotonic()  # its people are not told where it stands
+        self.seats[name]._told = inf  # its people are not told where it stands, however late
 
     @property
     def phase(self) -> Phase:
