@@ -25,7 +25,6 @@ NAMES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "no
 
 
 _PORTS = iter(range(20_000 + os.getpid() * 40 % 10_000, 32_768))
-_CLAIMED: list[socket.socket] = []  # the same ports for datagrams, which nobody sends
 
 
 def free_port() -> int:
@@ -38,7 +37,7 @@ def free_port() -> int:
         with contextlib.suppress(OSError), socket.socket() as probe:
             claim.bind(("127.0.0.1", port))
             probe.bind(("127.0.0.1", port))
-            _CLAIMED.append(claim)
+            claim.detach()  # datagrams of that port are this process's, which nobody sends
             return port
         claim.close()
     raise AssertionError("expected a free port below 32,768, found none")
