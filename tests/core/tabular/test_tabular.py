@@ -456,8 +456,11 @@ def test_an_empty_line_is_a_missing_cell_where_there_is_one_column(tmp_path):
 
 
 def test_an_empty_line_at_the_end_alone_is_refused_as_nobody_knows_what_it_is(tmp_path):
-    with pytest.raises(DataError, match="empty line at the end"):
-        read_cells(_csv(tmp_path, "x\n1\n2\n\n"))
+    for spare in ("\n", "\n\n"):
+        with pytest.raises(DataError, match="empty line at the end"):
+            read_cells(_csv(tmp_path, "x\n1\n2\n" + spare))
+    with pytest.raises(DataError, match="expected commas"):
+        read_cells(_csv(tmp_path, "x;y\n1;2\n\n"))
     assert read_cells(_csv(tmp_path, 'x\n1\n2\n""\n')) == {"x": ["1", "2", ""]}
 
 
@@ -477,6 +480,10 @@ def test_a_number_in_another_spelling_is_no_other_category():
     assert [dose.rule(text) for text in ("1.5", "3.0", "x", "4.5")] == [0, 1, 2, 2]
     assert isinstance(dose.rule("1.50"), CellFault)
     assert [Column(name="code", categories=("1.1", "1.10")).rule("1.10")] == [1]
+    codes = Column(name="code", categories=("999000011000001104", "else"), other="else")
+    assert codes.rule("999000011000001105") == 1  # one float, and two codes of a catalogue
+    tiny = Column(name="code", categories=("0", "else"), other="else")
+    assert isinstance(tiny.rule(f"1e-{10**20}"), CellFault)  # of an exponent that no decimal has
 
 
 def test_digits_of_other_scripts_are_no_number():

@@ -155,15 +155,15 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         )
     # An empty line is a missing cell where there is one column, as Polars and Arrow have it too.
     body = [row or [""] for row in rows[1:] if row or len(header) == 1]
-    if len(header) == 1 and is_spare(rows[1:]):
-        raise DataError(
-            f"expected no empty line at the end alone of {path.name}, which has one column, found "
-            'one; remove it, or write "" where a cell is missing'
-        )
     if len(header) == 1 and {*";\t|"} & {*rows[0][0]} and header[0] not in wanted:
         raise DataError(
             f"expected commas between the names of columns in {path.name}, found other signs; "
             f"{_SAVE}"
+        )
+    if len(header) == 1 and spare(rows[1:]):
+        raise DataError(
+            f"expected no empty line at the end alone of {path.name}, which has one column, found "
+            'one; remove it, or write "" where a cell is missing'
         )
     for number, row in enumerate(body):
         if len(row) != len(header):
@@ -174,9 +174,10 @@ def _csv_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
 
 
-def is_spare(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the last of one column's lines alone is empty: missing, or no line of the table."""
-    return len(rows) > 1 and not rows[-1] and all(rows[:-1])
+def spare(rows: Sequence[Sequence[str]]) -> int:
+    """How many of one column's last lines are empty, and no other: missing, or of no record."""
+    full = sum(map(bool, rows))
+    return len(rows) - full if full and all(rows[:full]) else 0
 
 
 def _csv_rows(path: Path) -> list[list[str]]:

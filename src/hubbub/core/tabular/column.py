@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from math import ceil, floor, inf, isnan, log10, nextafter
 from typing import Annotated, Any, NoReturn
 
@@ -70,6 +71,19 @@ def _is_number(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= LARGEST
+
+
+def _exact(text: str) -> Decimal | None:
+    """The number that a text spells, if it does, to every digit: of long codes many are one float.
+
+    One too small for a `Decimal` is 0.
+    """
+    if number_in(text) is None:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal(0)
 
 
 def _spellings(says: str, values: str = "list of texts", *, default: str = "") -> Key:
@@ -324,15 +338,16 @@ class Column:
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
         beyond = places[self.spelled(self.other)] if self.other else unlisted
-        numbers = {number_in(name) for name in places} - {None}
+        numbers = {*map(_exact, places)} - {None}
 
         def rule(text: str) -> float | CellFault:
             spelled = self.spelled(text)
             if spelled in absent:
                 return self._gap if self.complete else MISSING
             if places:  # 1.50 is no other category beside 1.5, nor surely the same
-                alike = spelled not in places and number_in(spelled) in numbers
-                return unlisted if alike else places.get(spelled, beyond)
+                if (place := places.get(spelled)) is not None:
+                    return place
+                return unlisted if _exact(spelled) in numbers else beyond
             value = number_rule(spelled)
             return value if isinstance(value, CellFault) else counted(value)
 

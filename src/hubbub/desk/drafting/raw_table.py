@@ -23,7 +23,7 @@ from typing import Any
 from hubbub.core.disk import open_ordinary, why_of
 from hubbub.core.errors import DataError
 from hubbub.core.study.cell_stream import CellStream
-from hubbub.core.tabular.cells import cell_text, is_spare, read_cells
+from hubbub.core.tabular.cells import cell_text, read_cells, spare
 from hubbub.desk.drafting.cell_text import (
     decimal_of,
     folded,
@@ -286,9 +286,9 @@ class _Reading:
             self._say("its first line is blank", "let the file begin with the header")
             parsed = [*dropwhile(not_, parsed)]
         one_column = {*map(len, parsed)} == {0, 1}
-        if one_column and is_spare(parsed[1:]):
+        if one_column and (last := spare(parsed[1:])):
             self._say("an empty line is its last", 'remove it, or write "" for a missing cell')
-            parsed.pop()
+            del parsed[-last:]
         kept = [line or [""] for line in parsed if line or one_column]
         return [[cell.strip() for cell in line] for line in kept]
 
