@@ -182,6 +182,23 @@ def test_what_rounding_to_bins_may_change_is_in_the_interval(law, number):
         assert found["calibration_gap"].value == pytest.approx(wanted["calibration_gap"], abs=0.3)
 
 
+@pytest.mark.parametrize("number", [4, 5, 6])
+@pytest.mark.parametrize("law", [(1, 4), (1, 2), (2, 3)])
+def test_counts_of_which_the_highest_alone_share_a_bin_are_in_the_interval(number, law):
+    """That bin has no other beside it to be paired with, or there is one way to pair bins."""
+    rng, many = np.random.default_rng(3), 200_000
+    predicted = rng.beta(*law, many) * number * 0.8 + 1e-3
+    came = rng.poisson(predicted).clip(max=number).astype(float)
+    rates, seen = noisy_table.of_rates(number, number), noisy_table.of_counts(number, number)
+    assert [*seen.widths[-2:]] == [1, 3]
+    found, *_ = _told(Amounts(bins=rates, seen=seen, counts=True), predicted, came)
+    wanted = _scores(predicted, came)
+    wanted["deviance_explained"] = d2_tweedie_score(came, predicted, power=1)
+    assert "deviance_explained" in found
+    for name in found.keys() & wanted.keys():
+        assert found[name].low < wanted[name] < found[name].high
+
+
 def test_concordance_is_that_of_all_pairs():
     rng = np.random.default_rng(4)
     grid = tuple(range(1, 9))

@@ -547,7 +547,7 @@ class Amounts(Kind):
         return y, _unrounded(own), xlogy(y, np.where(y > 0, y, 1.0))
 
     def _coarser(self) -> list[tuple[Bins, Bins, tuple[Places, Places]]]:
-        """Two ways to take neighbouring bins together, and the places of the table's in them.
+        """Ways to take neighbouring bins together, and the places of the table's in them.
 
         What they change shows how much it matters that all records of a bin count as its middle.
         """
@@ -559,6 +559,11 @@ class Amounts(Kind):
             seen, columns = self.seen.paired(first + begin, middle=self.counts)
             if min(len(bins), len(seen) if first == 0 else 3) > 2:
                 ways.append((bins, seen, (rows, columns)))
+        last = len(self.seen) - 1
+        if self.counts and first <= last and (first == last or len(ways) < 2):
+            # No two ranges to pair, or one way alone: the last range with what is below it, too.
+            seen, columns = self.seen.paired(last - 1, middle=True)
+            ways.insert(0, (self.bins, seen, (np.arange(len(self.bins)), columns)))
         return ways
 
     def _is_coarse(self, table: NoisyTable, spread: float, gap: ScoreInterval) -> bool:
