@@ -21,9 +21,12 @@ from hubbub.core.planning.study_plan import plan
 from hubbub.core.study.cell_stream import CellStream
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.asked_query import AskedQuery
 from hubbub.desk.drafting.cell_text import meant_by_truth
 from hubbub.desk.drafting.column_draft import column_draft
 from hubbub.desk.drafting.raw_table import MOST_ROWS, Fault, raw_of
+from hubbub.desk.drafting.study_draft import draft
+from hubbub.desk.drafting.survey import Answers
 from hubbub.desk.drafting.table_check import checked
 
 QUERY = """SELECT p.pid, p.age, p.sex, p.died, v.n FROM patients p
@@ -222,6 +225,14 @@ def test_a_silo_whose_name_no_study_can_have_is_named_before_anything_is_asked(
     assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 2
     assert "sources.toml that a study can have" in (said := capsys.readouterr().err)
     assert "got North Clinic; rename" in said
+
+
+def test_silos_are_called_as_sources_toml_has_them_whatever_their_names_share(here: Path):
+    text = Path("sources.toml").read_text()
+    Path("sources.toml").write_text(text.replace("[", "[site-"))
+    asked = AskedQuery.of(Path("query.sql"), ["patients=pid", "visits=pid"], "pid")
+    drafted = draft(asked.surveyed(here), Answers(target="died", patient="pid", can_join=False))
+    assert drafted.parties == ("site-north", "site-south")
 
 
 def test_the_next_step_is_at_the_silo_whose_database_is_at_fault_not_at_one_of_its_letters():

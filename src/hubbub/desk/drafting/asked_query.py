@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hubbub.core.disk import read_text
@@ -72,7 +72,8 @@ class AskedQuery:
                 f"clinic-2, got {', '.join(odd)}; rename these there"
             )
         raw = [raw_of(source.stream(self.data, silo, home)) for silo in silos]
-        return survey_of(raw, [Path(f"{silo}.csv") for silo in silos])
+        survey = survey_of(raw, [Path(f"{silo}.csv") for silo in silos])
+        return replace(survey, silos=tuple(silos))  # as it is there that a run looks for them
 
 
 _SQL = "sql"  # what a study calls databases

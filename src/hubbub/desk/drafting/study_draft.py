@@ -168,6 +168,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
         )
     # Units of one file stand for those of the silos that are not here.
     names, files = party_names(survey.paths)
+    names = survey.silos or names
     units = [len(set(own)) for own in whose] or [len(table.rows) for table in survey.tables]
     most = max((max(Counter(own).values()) for own in whose), default=0)
     names += _STANDINS if len(names) == 1 else ()

@@ -267,6 +267,7 @@ class Survey:
     # in the order of the paths, all with the same names of columns
     tables: tuple[RawTable, ...] = field(repr=False)
     faults: tuple[Fault, ...] = field(default=(), repr=False)
+    silos: tuple[str, ...] = ()  # of the tables, where their names are known; else after the paths
 
     @cached_property
     def full(self) -> list[RawTable]:
