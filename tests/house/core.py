@@ -38,6 +38,7 @@ NEEDED = (
 TOOLS = ("pytest", "iniconfig", "pluggy", "pygments", "hypothesis", "sortedcontainers")
 TOOLS_OF_CORES = ("pytest-xdist", "execnet")
 MORE = (
+    "core/session/test_check_apart.py",
     "core/planning/test_silo_capacity.py",
     "core/study/test_imported_code.py",
     "core/study/test_node_hosts.py",

@@ -10,12 +10,11 @@ from unittest import mock
 
 import pytest
 
-from hubbub import Study
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.session.ask import Absent, AbsentError, check_frames, check_link
-from hubbub.core.session.offer import RefusedError, SessionOffer, check_apart
+from hubbub.core.session.offer import RefusedError, SessionOffer
 from hubbub.core.session.setup import SetUp
 from protocol.parties import refused, world
 
@@ -116,28 +115,3 @@ def test_the_time_of_an_offer_is_one_that_clocks_have(at: int, *, fits: bool) ->
     opening = "expected the opening of a session"
     with nullcontext() if fits else pytest.raises(ProtocolError, match=opening):
         assert SessionOffer.read(json.dumps(content).encode(), "aggregator").at == at
-
-
-@pytest.mark.parametrize(
-    ("parties", "training", "says"),
-    [
-        ({"trust": "tee"}, {}, "attestation.silo"),
-        ({}, {"sampling": "without-replacement"}, "expected data.counts"),
-        ({}, {}, ""),
-    ],
-)
-def test_p3_what_rests_on_unseen_enclaves_or_counts_is_not_run_apart(
-    parties: dict[str, Any], training: dict[str, Any], says: str
-) -> None:
-    study = Study.from_table(
-        {
-            "study": {"name": "apart"},
-            "parties": {"silos": 3, "colluders": 1, **parties},
-            "data": {"source": "python:none:none", "records": 90},
-            "model": {"kind": "logistic", "inputs": [2]},
-            "training": {"steps": 4, "sample_rate": 0.2, **training},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5, "relation": "substitute"},
-        }
-    )
-    with pytest.raises(RefusedError, match=says) if says else nullcontext():
-        check_apart(study)
