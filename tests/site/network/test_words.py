@@ -149,7 +149,7 @@ def test_p19_a_silo_with_too_many_records_keeps_nothing_of_what_it_has_read(
         raise DataError("expected at most 5 records of cleveland, got more")
 
     monkeypatch.setattr(silo_records, "check_readable", lambda *_: 100)
-    monkeypatch.setattr(silo_records, "over", lambda *given: left.append(given))
+    monkeypatch.setattr(silo_records, "forget", lambda *given: left.append(given))
     monkeypatch.setattr(party_folder, "capacity_of", too_many)
     with pytest.raises(DataError, match="at most 5 records"):
         parties.sites["cleveland"].read(study, tmp_path)
