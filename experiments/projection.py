@@ -317,6 +317,8 @@ def _fill_paper(options: Options, arguments: Sequence[str] | None) -> None:
         arguments=arguments,
         weights_sha256=weights[1],
     )
+    by = ("kind", "k", "noise_multiplier", "bytes_per_step")
+    summarise(table, by, ("accuracy", "seconds_per_step"))
     if traded(table.rows()):
         draw_paper(table.rows(), options.out / "projection_paper.png")
 

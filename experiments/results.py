@@ -81,14 +81,15 @@ def summarise(
     """Write number of runs, mean, least and largest of some columns, beside the table.
 
     Args:
-        table: whose rows are gathered.
+        table: whose rows are gathered, of those that have all of these columns.
         by: columns that are the same in all runs of a point.
         of: columns that are summarised.
         more: columns that follow from those of `by`.
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in table.rows():
-        groups.setdefault(tuple(row[column] for column in by), []).append(row)
+        if all(row[column] for column in of):
+            groups.setdefault(tuple(row[column] for column in by), []).append(row)
     found = []
     for key, rows in sorted(groups.items()):
         line = {**dict(zip(by, key, strict=True)), "runs": text(len(rows))}
