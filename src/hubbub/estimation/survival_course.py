@@ -112,7 +112,7 @@ class SurvivalCourse:
             return whole
         return np.asarray(whole - (self._within + self._slopes[0]) / 4 * self.partly)
 
-    @property
+    @cached_property
     def _within(self) -> Array:
         """(bins,) hazard as if who left in a bin was at risk for the part before."""
         whole = np.maximum(self.exposed[:-1], 1.0)

@@ -113,17 +113,9 @@ class GradientProjection(Protocol):
     def dimension(self) -> int:
         """k, how many."""
 
-    def clipped_sum(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        inputs: Tensors,
-        targets: Tensors,
-        clip: float,
-        draw_key: bytes,
-        **options: Any,
-    ) -> ClippedSum:
-        """As `hubbub.learning.clipped_sum`, with the 16 public bytes that draw the projection."""
+    @property
+    def clipped_sum(self) -> Callable[..., ClippedSum]:
+        """As `hubbub.learning.clipped_sum`, with `draw_key`, the 16 public bytes that draw it."""
 
 
 class TrainingTask(_Task):
@@ -239,8 +231,13 @@ class TrainingTask(_Task):
             DataError: as for `clipped_sum`.
         """
         assert self._layers is not None, "the task was made with layers"  # noqa: S101
-        projected = partial(self._layers.clipped_sum, self._model, draw_key=draw_key)
-        return self._total(projected, parameters, rows, self._layers.dimension)
+        return self._total(self._summing(draw_key), parameters, rows, self._layers.dimension)
+
+    def _summing(self, draw_key: bytes = bytes(KEY_BYTES)) -> Callable[..., ClippedSum]:
+        """The clipped sum that is going to be asked for: of gradients, or of projected ones."""
+        if self._layers is None:
+            return partial(clipped_sum, self._model)
+        return partial(self._layers.clipped_sum, self._model, draw_key=draw_key)
 
     def _total(
         self,
@@ -299,11 +296,7 @@ class TrainingTask(_Task):
                     most = most if self._device.type == "cpu" else within
                 size = piece_size(rows, within)
                 self._chunk = even_size(size, most)
-                summed: Callable[..., ClippedSum] = partial(clipped_sum, self._model)
-                if self._layers:
-                    projected = self._layers.clipped_sum
-                    summed = partial(projected, self._model, draw_key=bytes(KEY_BYTES))
-                work = raising.seen_in(partial(self._piece, summed))
+                work = raising.seen_in(partial(self._piece, self._summing()))
                 with zeros_filled(self._model), writes_refused(self._model):
                     kinds = kinds_for(self._model, self._loss)
                     few_rows = rows_tried(size, self._chunk)

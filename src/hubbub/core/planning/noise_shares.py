@@ -97,11 +97,10 @@ class NoiseShares:
         """Announced shares as plain values; `share_sigma` is of all silos, in the sum's unit."""
         return {"of_all": self.count, "widest_share_sigma": share_sigma * self.widest}
 
-
-def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
-    """What a plan says of announced shares; from `NoiseShares.to_dict`."""
-    words = "σ of what one silo adds where most silos are missing"
-    return [PlanRow("widest noise share", plain["widest_share_sigma"], words)]
+    def rows(self, share_sigma: float) -> list[PlanRow]:
+        """The same for people."""
+        words = "σ of what one silo adds where most silos are missing"
+        return [PlanRow("widest noise share", share_sigma * self.widest, words)]
 
 
 def shares_of(parties: Parties, *, announced: bool = False) -> NoiseShares:

@@ -13,12 +13,7 @@ from math import inf
 from typing import Any
 
 from hubbub.core.errors import StudyError
-from hubbub.core.planning import (
-    accounts,
-    exposure,
-    noise_shares,
-    sampling_comparison,
-)
+from hubbub.core.planning import accounts, exposure, noise_shares
 from hubbub.core.planning.exposure import PatientPromise
 from hubbub.core.planning.mechanism import Mechanism
 from hubbub.core.planning.plan_rows import PlanRow
@@ -280,19 +275,18 @@ class Plan:
         """What the options that are used state, and their rows for people."""
         main, parties, records = self.main, self.study.parties, self.study.data.records
         projected, noise = accounts.account_of(self.mechanism).projected, self.mechanism.noise
-        batches = asdict(self.joint_batches) if self.joint_batches else None
+        batches = self.joint_batches
         options: dict[str, Any] = {
             "projection": projected.to_dict() if projected else None,
-            "without_replacement": batches,
+            "without_replacement": asdict(batches) if batches else None,
             **noise.shown(main.numbers_sent),
         }
         rows = projected.rows() if projected else []
-        if batches:
-            rows += sampling_comparison.rows(batches)
+        rows += batches.rows() if batches else []
         rows += noise.rows(main.numbers_sent)
         if main.division.announced:
-            options["announced_shares"] = shares = main.division.to_dict(main.share_sigma)
-            rows += noise_shares.rows(shares)
+            options["announced_shares"] = main.division.to_dict(main.share_sigma)
+            rows += main.division.rows(main.share_sigma)
         if noise_shares.is_sparse(parties):
             options["mask_graph"] = graph = noise_shares.to_dict(parties)
             rows += noise_shares.mask_graph_rows(graph)

@@ -18,8 +18,8 @@ from hubbub.core.protocol.round.draw import Transform
 from hubbub.core.protocol.round.round_parameters import RoundParameters
 
 
-class Charged(Protocol):
-    """How the projection of a mechanism is charged."""
+class _Stated(Protocol):
+    """What a study states of a projection."""
 
     @property
     def kind(self) -> str:
@@ -30,16 +30,20 @@ class Charged(Protocol):
         """k, numbers that a silo sends per step."""
 
     @property
+    def clips_after(self) -> bool:
+        """Whether records are clipped after it, so that it changes no account (P8 (6))."""
+
+
+class Charged(_Stated, Protocol):
+    """How the projection of a mechanism is charged."""
+
+    @property
     def factor(self) -> float:
         """C~ / C, the length that a record's projection is charged with; 1 where no bound is."""
 
     @property
     def slack(self) -> float:
         """Delta that every step spends on longer ones."""
-
-    @property
-    def clips_after(self) -> bool:
-        """Whether records are clipped after it, so that it changes no account (P8 (6))."""
 
     def release(
         self, noise: float, step: Step, relation: str, plain: Callable[[float], Release]
@@ -62,20 +66,8 @@ class Charged(Protocol):
         """What a plan says of it, for people."""
 
 
-class Projection(Protocol):
+class Projection(_Stated, Protocol):
     """What a mechanism says of its projection."""
-
-    @property
-    def kind(self) -> str:
-        """Of its matrices."""
-
-    @property
-    def dimension(self) -> int:
-        """k, numbers that a silo sends per step."""
-
-    @property
-    def clips_after(self) -> bool:
-        """Whether records are clipped after it, and not before."""
 
     @property
     def largest_coordinate(self) -> float:

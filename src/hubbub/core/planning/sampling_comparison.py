@@ -5,10 +5,8 @@ All of it is for the reader who chooses between the two; no epsilon of the plan 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from hubbub.core.number_format import at_most
 from hubbub.core.planning import accounts, exposure, noise_shares
@@ -62,6 +60,20 @@ class SamplingComparison:
     noise_poisson: float
     colluders: tuple[Compared, ...] = ()
 
+    def rows(self) -> list[PlanRow]:
+        """What a plan says of joint batches."""
+        nobody = "sampling without replacement, nobody malicious"
+        paid = f"the same with {self.slack:.4g} of δ paid in every step; not used here"
+        whose = "whose part in each joint batch it knows"
+        poisson = "at the same noise; owning records tells nothing"
+        return [
+            PlanRow("records of the promised adversary", self.known_records, whose),
+            PlanRow("ε if it knew none of them", self.epsilon_nobody, nobody, upper=True),
+            PlanRow("ε by a quantile of the honest part", self.epsilon_slack, paid, upper=True),
+            PlanRow("ε under Poisson sampling", self.epsilon_poisson, poisson, upper=True),
+            PlanRow("noise under Poisson sampling", self.noise_poisson, "for the same ε"),
+        ]
+
 
 def joint_batches(threat: exposure.Threat, stated: exposure.Exposure) -> SamplingComparison | None:
     """The comparison, or None if batches are not joint; what else is asked is in all of it."""
@@ -114,21 +126,6 @@ def _against(threat: exposure.Threat, account: accounts.Account, colluding: int)
         epsilon=spent(account, owned),
         epsilon_poisson=spent(replace(account, sampling="poisson"), 0),
     )
-
-
-def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
-    """What a plan says of joint batches; from a `SamplingComparison` as plain values."""
-    nobody = "sampling without replacement, nobody malicious"
-    paid = f"the same with {plain['slack']:.4g} of δ paid in every step; not used here"
-    whose = "whose part in each joint batch it knows"
-    poisson = "at the same noise; owning records tells nothing"
-    return [
-        PlanRow("records of the promised adversary", plain["known_records"], whose),
-        PlanRow("ε if it knew none of them", plain["epsilon_nobody"], nobody, upper=True),
-        PlanRow("ε by a quantile of the honest part", plain["epsilon_slack"], paid, upper=True),
-        PlanRow("ε under Poisson sampling", plain["epsilon_poisson"], poisson, upper=True),
-        PlanRow("noise under Poisson sampling", plain["noise_poisson"], "for the same ε"),
-    ]
 
 
 def as_table(found: SamplingComparison) -> list[tuple[str, str, str, str]]:

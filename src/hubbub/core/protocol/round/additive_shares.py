@@ -213,7 +213,7 @@ class ShareNode(ComputeNode):
         frame, sender = self._share_for_me(share)
         if frame.sender not in self._session.secrets:
             raise self._no_share(sender)
-        self._check_open_still(frame)
+        self._check_not_answered(frame)
         self._collection.add(frame, self._round_parameters.read_share(frame, sender), sender)
 
     def held(self, arrived: bytes) -> bytes:
@@ -230,7 +230,7 @@ class ShareNode(ComputeNode):
                 attempt that was spoken about or answered, or names a silo whose share did not come.
         """
         frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
-        self._check_open_still(frame)
+        self._check_not_answered(frame)
         users = silos & set(self._session.secrets)
         # Before the word is used up: shares that were lost on the way may still come.
         self._collection.check_there(frame.round, frame.attempt, users)
@@ -241,7 +241,7 @@ class ShareNode(ComputeNode):
         payload = self._round_parameters.named_payload(closed, digest)
         return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
 
-    def _check_open_still(self, frame: Frame) -> None:
+    def _check_not_answered(self, frame: Frame) -> None:
         if (frame.round, frame.attempt) <= self._turn.last:
             raise ProtocolError("expected an attempt not answered yet", culprit="relay")
 
