@@ -28,7 +28,6 @@ sum. Seen: results/large_models.md and learning.csv.
 from __future__ import annotations
 
 import argparse
-import csv
 import ctypes
 import functools
 import importlib.util
@@ -365,12 +364,7 @@ def main() -> None:
 def write(rows: list[dict[str, object]], threads: int) -> None:
     """Keep the rows in place of older ones of the same models."""
     new = [row | {"threads": threads, "torch": torch.__version__} for row in rows]
-    models = {row["model"] for row in rows}
-    if TABLE.exists():
-        with TABLE.open(newline="") as file:
-            new += [row for row in csv.DictReader(file) if row["model"] not in models]
-    new.sort(key=lambda row: CASES.index((str(row["model"]), int(str(row["batch"])))))
-    write_table(TABLE, new)
+    write_table(TABLE, new, of="model", order=[model for model, _ in CASES])
 
 
 def show(rows: list[dict[str, object]], name: str, records: int) -> None:

@@ -1,6 +1,6 @@
 """A list of tokens against the bare HPKE operations that it takes, on all cores, in one run.
 
-    python benchmarks/mixnet.py [--tokens 50000] [--silos 10] [--csv FILE] [--json]
+    python -m benchmarks.mixnet [--tokens 50000] [--silos 10] [--write] [--json]
 
 "bare" seals and opens as often as the list does, with plaintexts of the same lengths, in one
 process per core, and does nothing else: half of it before the list is made and half after, because
@@ -13,7 +13,6 @@ the peak of the process that plays all parties, and of it and its workers togeth
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import multiprocessing
 import os
@@ -28,10 +27,12 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from benchmarks.result_table import write_table
 from benchmarks.shuffled_list import shuffled_list
 from hubbub.core.protocol.primitives.identity import Keys, Roster
 from hubbub.core.protocol.token_lists.process_pool import cores
 
+TABLE = Path(__file__).parent / "results" / "mixnet.csv"
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 INFO = bytes(51)  # as long as what a layer is bound to
 
@@ -116,17 +117,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=50_000)
     parser.add_argument("--silos", type=int, default=10)
-    parser.add_argument("--csv", type=Path, help="also append the row to this file")
+    parser.add_argument("--write", action="store_true", help="put the row into results/mixnet.csv")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     row = measured(options.tokens, options.silos, quiet=options.json)
-    if options.csv:
-        new = not options.csv.exists()
-        with options.csv.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(row), lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    if options.write:
+        write_table(TABLE, [row], of="tokens")
     if options.json:
         print(json.dumps(row))
     else:

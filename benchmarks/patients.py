@@ -1,6 +1,6 @@
 """Clipped sums of patients against the same rows as units of their own.
 
-    python benchmarks/patients.py [--models A2,B] [--rounds 15] [--threads 1] [--write]
+    python -m benchmarks.patients [--models A2,B] [--rounds 15] [--threads 1] [--write]
 
 Both are a silo's sum over all its records, as a run makes it (`TrainingTask`); times are the least
 over interleaved rounds in one process, and the ratio is of processor time. The models are those of
@@ -14,7 +14,6 @@ which make fewer and larger pieces of patients.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.learning import made, spent
+from benchmarks.result_table import write_table
 from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, parameters_vector, per_unit_model
-from learning import made, spent
 
 TABLE = Path(__file__).parent / "results" / "patients.csv"
 ROWS = {"A2": 480, "B": 480, "C": 60, "D": 60, "E": 480}
@@ -93,21 +93,8 @@ def main() -> None:
     for row in rows:
         print("  ".join(f"{value!s:>10}" for value in row.values()))
     if options.write:
-        write([row | {"threads": options.threads, "torch": torch.__version__} for row in rows])
-
-
-def write(rows: list[dict[str, object]]) -> None:
-    """Keep the rows in place of older ones of the same models."""
-    kept: list[dict[str, object]] = []
-    if TABLE.exists():
-        with TABLE.open(newline="") as file:
-            models = {row["model"] for row in rows}
-            kept = [row for row in csv.DictReader(file) if row["model"] not in models]
-    rows = sorted(kept + rows, key=lambda row: list(ROWS).index(str(row["model"])))
-    with TABLE.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
+        rows = [row | {"threads": options.threads, "torch": torch.__version__} for row in rows]
+        write_table(TABLE, rows, of="model", order=list(ROWS))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Random projections made on the fly, against a Gaussian matrix from torch.
 
-    python benchmarks/projection.py [--rounds 7] [--sizes 900000x400] [--kinds sign,gaussian]
+    python -m benchmarks.projection [--rounds 7] [--sizes 900000x400] [--kinds sign,gaussian]
                                     [--write] [--json]
 
 Times are minima over interleaved rounds in one process, in milliseconds: other work on the machine
@@ -14,7 +14,6 @@ a part of it.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.result_table import write_table
 from hubbub.core.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
 from hubbub.core.protocol.projection.matrix import Projection
 from hubbub.core.protocol.projection.projected_sum import lift, project
@@ -150,14 +150,6 @@ def show(row: Row) -> None:
     print(f"{row.d:>9} {row.k:>5}  {name:<28} {times}  load {row.load:.1f}", flush=True)
 
 
-def write(found: list[Row]) -> None:
-    """The table that is committed."""
-    with (RESULTS / "projection.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(found[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in found)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
@@ -175,7 +167,7 @@ def main() -> None:
                 if (row.d, row.k) == (parameters, dimension):
                     show(row)
     if options.write:
-        write(found)
+        write_table(RESULTS / "projection.csv", found)
     if options.json:
         print(json.dumps({"results": [asdict(row) for row in found]}))
 

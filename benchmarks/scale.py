@@ -185,7 +185,7 @@ def show(rows: list[Scale]) -> None:
 
 def write(rows: list[Scale]) -> None:
     rounded = [{k: round(v, 3) for k, v in asdict(row).items()} for row in rows]
-    write_table(RESULTS / "scale.csv", rounded)
+    write_table(RESULTS / "scale.csv", rounded, of="coordinates")
 
 
 def main() -> None:

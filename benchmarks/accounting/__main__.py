@@ -20,7 +20,6 @@ on the package index.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import logging
 import platform
@@ -39,6 +38,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import hubbub
+from benchmarks.result_table import machine, write_table
 from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.composition import GAP
 from hubbub.core.privacy.dominating_pairs import Step, release
@@ -287,19 +287,19 @@ def title(s: PreparedStudy) -> str:
 
 def write(found: Sequence[Row]) -> None:
     """results.csv and results.md."""
-    with (RESULTS / "results.csv").open("w", newline="", encoding="utf-8") as file:
-        names = ("lower", "upper", "seconds", "hubbub_seconds", "note")
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["accountant", *asdict(found[0].setting), *names])
-        for row in found:
-            values = (getattr(row, name) for name in names)
-            table.writerow([row.accountant, *asdict(row.setting).values(), *values])
+    names = ("lower", "upper", "seconds", "hubbub_seconds", "note")
+    rows = [
+        {"accountant": row.accountant, **asdict(row.setting)}
+        | {name: getattr(row, name) for name in names}
+        for row in found
+    ]
+    write_table(RESULTS / "results.csv", rows)
     lines = [
         "# Accountants side by side",
         "",
         f"Written by `{COMMAND}`; what is measured, and how, is said in `__main__.py`.",
         "",
-        f"Versions: {', '.join(versions())}. {platform.machine()}, processor seconds, one thread.",
+        f"Versions: {', '.join(versions())}. {machine()}, processor seconds, one thread.",
     ]
     head = "| accountant | lower | upper | gap | seconds | hubbub as wide | |"
     for setting in dict.fromkeys(row.setting for row in found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.result_table import write_table
 from hubbub import VERSION
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -21,19 +21,8 @@ def write(name: str, rows: Sequence[Any], command: str, *, fresh: bool) -> None:
 
     What the same command has put there before is measured anew, and goes.
     """
-    path = RESULTS / f"{name}.csv"
     plain = [{**_rounded(asdict(one)), **_about(command)} for one in rows]
-    kept = [] if fresh or not path.exists() else _of_others(path, plain[0]["command"])
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(plain[0]), lineterminator="\n", extrasaction="ignore")
-        table.writeheader()
-        table.writerows([*kept, *plain])
-
-
-def _of_others(path: Path, command: str) -> list[dict[str, str]]:
-    """The rows of other commands."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["command"] != command]
+    write_table(RESULTS / f"{name}.csv", plain, of=None if fresh else "command")
 
 
 def _about(command: str) -> dict[str, Any]:

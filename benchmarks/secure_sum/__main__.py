@@ -29,7 +29,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.result_table import write_table
+from benchmarks.result_table import machine, write_table
 from benchmarks.secure_sum import paper
 from hubbub.core.protocol.agreement.masks import MaskStream
 from hubbub.core.protocol.primitives import ring
@@ -275,7 +275,7 @@ def text_of(
     lines = [
         f"# Hiding {COORDINATES:,} coordinates of one silo",
         "",
-        f"`python -m benchmarks.secure_sum {asked}` on {os.cpu_count()} cores, "
+        f"`python -m benchmarks.secure_sum {asked}` on {os.cpu_count()} cores ({machine()}), "
         f"load {os.getloadavg()[0]:.1f}; versions: {json.dumps(versions)}.",
         "",
         "Milliseconds, the least and the median; N silos, so N - 1 masks. The last column but one "

@@ -1,0 +1,1 @@
+"""Accountants side by side."""
