@@ -106,13 +106,13 @@ endif
 
 test-all: check $(STRANGER)
 	$(SAY) running all tests
-	@$(PYTEST) -m "not nightly" --hypothesis-profile=thorough $(ARGS)
+	@$(PYTEST) -m "not nightly" $(ARGS)
 
 FUZZED := wire rounds agreement joint mixing collection offers study ledger
 
 nightly: lint $(STRANGER)
 	$(SAY) running what takes longest
-	@$(PYTEST) -m nightly --hypothesis-profile=thorough $(ARGS)
+	@$(PYTEST) -m "nightly or hypothesis" --hypothesis-profile=thorough $(ARGS)
 	@if $(BIN)/python -c "import atheris" 2> /dev/null; then \
 	  for target in $(FUZZED); do $(BIN)/python -m fuzz $$target --seconds 60 || exit 1; done; \
 	else echo "hubbub: expected atheris (pip install atheris); nothing was fuzzed" >&2; fi

@@ -50,6 +50,12 @@ NIGHTLY = (
         "site/network/test_images.py",
     ),
     *(
+        "site/network/test_cuts.py",
+        "site/network/test_roll_deaths.py",
+        "site/network/test_runbooks.py",
+        "site/attestation/test_verifiers.py",
+    ),
+    *(
         "site/network/test_same_bits.py",
         "learning/run/test_places.py",
         "estimation/test_shared_margins.py",
