@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import time
@@ -25,6 +26,7 @@ from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import consortium_commands, network_commands
 from hubbub.desk.cli.main import COMMANDS, main
+from hubbub.site.network.demo import PartyProcess
 from hubbub.site.network.event_log import EventLog, StudyLog
 from hubbub.site.network.folder_files import read_roster, roster_of
 from hubbub.site.network.party_folder import PartyFolder, alone
@@ -670,6 +672,12 @@ def test_without_the_engine_its_commands_say_what_to_install(command, home, monk
 
 def test_the_demo_over_the_network_has_no_splits(command, tmp_path):
     refuses(command, "demo", "--network", "--splits", "3", "--out", tmp_path, says="--splits")
+
+
+def test_a_signal_to_a_process_that_has_just_ended_is_no_error():
+    ended = PartyProcess.__new__(PartyProcess)
+    ended._process = Mock(exitcode=None, pid=2**22 + 1)  # beyond any pid; its end is not heard of
+    ended.send_signal(signal.SIGTERM)
 
 
 @pytest.mark.slow

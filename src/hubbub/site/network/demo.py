@@ -14,7 +14,7 @@ import socket
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
 from pathlib import Path
@@ -80,7 +80,8 @@ class PartyProcess:
     def send_signal(self, number: int) -> None:
         """Send a signal, if it still runs."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it ends before its end is heard of
+                os.kill(self.pid, number)
 
     def end(self, seconds: float) -> int | None:
         """Ask it to end; after so many seconds, kill it."""
