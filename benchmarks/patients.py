@@ -6,9 +6,8 @@ Both are a silo's sum over all its records, as a run makes it (`TrainingTask`); 
 over interleaved rounds in one process, and the ratio is of processor time. The models are those of
 learning.py. Every patient has as many rows as a patient may have.
 
-Asked for: at most 1.3 times the time of the rows, for every model. Seen with one thread on a shared
-machine (results/patients.csv): up to 1.11 for A2 and B (1.16 in another run), less for the others,
-which make fewer and larger pieces of patients.
+Asked for: at most 1.3 times the time of the rows, for every model. Seen with one thread on an Intel
+Xeon (results/patients.csv): 1.10 to 1.24 for A2 and B, up to 1.37 for C, less than 1 for D and E.
 """
 
 from __future__ import annotations
