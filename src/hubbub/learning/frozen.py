@@ -339,7 +339,7 @@ def _read(path: Path, records: int) -> NDArray[Any] | None:
 def _store(path: Path, features: NDArray[Any]) -> None:
     """Keep them, readable by the owner only; where that cannot be, they are made again next time.
 
-    Under the lock, parts of files, of former versions too, are those of processes that were killed.
+    Under the lock, parts of files are those of processes that were killed.
     """
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(features))

@@ -65,16 +65,6 @@ def test_p15_another_last_digit_of_the_noise_is_no_new_budget(path):
             ledger.charge(entry(6), attempts=ROWS + 1)
 
 
-def test_p15_a_row_that_does_not_say_its_purpose_counts_for_every_purpose(path):
-    """Else a study that was charged before rows said it could be asked once more."""
-    with Ledger(path) as ledger:
-        for purpose in ("training", "statistics"):
-            with pytest.raises(BudgetError, match="at most 4 attempts"):
-                ledger.charge(entry(5, purpose=purpose), attempts=ROWS)
-        ledger.charge(entry(5, purpose="training"), attempts=ROWS + 1)
-        ledger.charge(entry(5, purpose="statistics"), attempts=ROWS + 1)
-
-
 def test_what_was_spent_is_told_by_study_and_by_mechanism(path):
     with Ledger(path) as ledger:
         ledger.charge(entry(5, **EVALUATION))

@@ -69,6 +69,7 @@ def exposure(adversary: str, silos: int, epsilon: float | None) -> dict[str, Any
         "known_shares": silos + 1,
         "noise_multiplier": 11.09 / (silos + 1),
         "epsilon": epsilon,
+        "torn": 0.0,
     }
 
 
@@ -77,6 +78,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "study": "four hospitals",
         "study_id": "d8" * 32,
         "silos": 5,
+        "compute_nodes": 0,
         "steps": 60,
         "noise_multiplier": 11.0866,
         "total_noise_multiplier": 15.6789,
@@ -101,7 +103,10 @@ def a_plan(**changes: Any) -> dict[str, Any]:
             exposure("aggregator + 3 silos", 3, 4.5678),
             exposure("aggregator + 4 silos", 4, None),
         ],
+        "asked": [],
         "stated_adversary": "aggregator + 1 silo",
+        "unit": "record",
+        "patient": None,
         "warnings": ["data.records is not stated"],
         **changes,
     }

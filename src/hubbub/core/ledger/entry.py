@@ -46,12 +46,10 @@ class LedgerMechanism:
     unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
     most_per_patient: int = 0  # records that a patient has at most; 0: not stated
     diameter: float = 2.0  # of two records' parts, in units of C (P23)
-    purpose: str = ""  # what the sums are for; empty in rows that do not say it
+    purpose: str = ""  # what the sums are for
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
-        if self.sampling == "none":  # as versions before 0.2 wrote it
-            object.__setattr__(self, "sampling", "full-batch")
         self.step()
         arguments.whole("records", self.records, least=0, most=10**12)
         arguments.whole("known_records", self.known_records, least=0, most=10**12)
@@ -66,12 +64,11 @@ class LedgerMechanism:
             raise ValueError("no purpose of sums")
 
     def to_dict(self) -> dict[str, Any]:
-        """As rows hold it; patients, diameters and purposes only where they are spoken of."""
+        """As rows hold it; patients and diameters only where they are spoken of."""
         of_patients = self.unit == PATIENT or self.most_per_patient
         silent = {
             *(() if of_patients else ("unit", "most_per_patient")),
             *(() if self.diameter != LedgerMechanism.diameter else ("diameter",)),
-            *(() if self.purpose else ("purpose",)),
         }
         return {name: value for name, value in vars(self).items() if name not in silent}
 
@@ -79,14 +76,12 @@ class LedgerMechanism:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
 
         Another version of a library may end a calibration on another digit; the study is the same.
-        A row that does not say its purpose may have been for any. Two kinds that are both like a
-        third may be twice as far apart: `times` 2 finds all of these.
+        Two kinds that are both like a third may be twice as far apart: `times` 2 finds all of
+        these.
         """
-        same = replace(other, purpose=self.purpose)
-        pairs = zip(vars(self).values(), vars(same).values(), strict=True)
-        one_purpose = self.purpose == other.purpose or not (self.purpose and other.purpose)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         apart = times * _LAST_DIGITS
-        return one_purpose and all(
+        return all(
             isclose(a, b, rel_tol=apart) if isinstance(a, float) else a == b for a, b in pairs
         )
 
@@ -174,9 +169,9 @@ class Cap:
     """The most that the owner of a data set allows all studies together.
 
     `studies` says which promise that is: "adaptive", whatever later studies are chosen in view of
-    earlier outputs (P24), or "fixed", if all of them were fixed beforehand (P15), which is also
-    what rows without it mean. A `law` is what adaptive studies are expected to be: room is kept for
-    all of its steps, which then cost nothing for being chosen late.
+    earlier outputs (P24), or "fixed", if all of them were fixed beforehand (P15). A `law` is what
+    adaptive studies are expected to be: room is kept for all of its steps, which then cost nothing
+    for being chosen late.
     """
 
     epsilon: float

@@ -37,7 +37,7 @@ def option_rows(plan: Mapping[str, Any]) -> list[PlanRow]:
     Args:
         plan: as `Plan.to_dict` gives it, perhaps from a run's folder.
     """
-    return [PlanRow(**one) for one in plan.get("asked", ())]
+    return [PlanRow(**one) for one in plan["asked"]]
 
 
 @dataclass(frozen=True, kw_only=True)

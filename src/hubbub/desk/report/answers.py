@@ -110,7 +110,7 @@ def _with_p_values(table: Table, rows: Sequence[Row], label: Callable[[Row], str
 
 def _with_tests(table: Table, rows: Sequence[Row], tests: Sequence[Row]) -> Table:
     """The table, with the test of each column, where groups differ, in its first row."""
-    tested = {test["column"]: test for test in tests if test.get("column")}
+    tested = {test["column"]: test for test in tests if test["column"]}
     if not tested:
         return table
     first = {row["column"]: _label(row) for row in reversed(rows)}
@@ -140,10 +140,10 @@ def _curves(answer: Answer) -> Table | None:
 
 def test_words(test: Mapping[str, Any]) -> str:
     """A test in a sentence."""
-    below = test.get("degrees_below")
+    below = test["degrees_below"]
     number = amount(test["degrees"]) + ("" if below is None else f" and {amount(below)}")
     degrees = f"{number} degree{'' if number == '1' else 's'} of freedom"
-    column = f" of {test['column']}" if test.get("column") else ""
+    column = f" of {test['column']}" if test["column"] else ""
     z = "" if test["z"] is None else f", z = {amount(test['z'])}"
     p_value = p_words(test["p_value"], equal="= ") + _adjusted(test)
     return (
@@ -164,7 +164,7 @@ def test_cells(test: Row) -> tuple[str, str]:
 
 def _adjusted(tested: Mapping[str, Any]) -> str:
     """What Holm makes of it, where it was asked for."""
-    after = tested.get("p_adjusted")
+    after = tested["p_adjusted"]
     return "" if after is None else f" (Holm {p_words(after)})"
 
 
@@ -307,7 +307,7 @@ def _curves_figure(answer: Answer) -> Figure:
         f"{answer['title']}. The shaded area contains each point of the curve with "
         f"{_percent(answer)} probability, noise included."
     )
-    name = curves[0].get("column") or ("time" if start else "value")  # older answers have none
+    name = curves[0]["column"] or ("time" if start else "value")
     axes = charts.Axes(across=across, up=up, labels=(name, what))
     extra = [*_tested(answer, axes), *_at_risk(curves, axes)]
     known = len(_own_numbers(curves))
@@ -323,7 +323,7 @@ def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
     """The p-values of the answer's tests, where curves leave room."""
     said = [
         f"{test['name']} p {p_words(test['p_value'], equal='= ')}"
-        + (f" ({test['column']})" if test.get("column") else "")
+        + (f" ({test['column']})" if test["column"] else "")
         for test in answer["tests"]
     ]
     if answer["kind"] != "survival":  # other curves rise

@@ -77,11 +77,10 @@ class ArrangementTable:
     def from_dict(cls, content: Mapping[str, Any]) -> ArrangementTable:
         """From what `to_dict` gave."""
         found = tuple(Arrangement(**arrangement) for arrangement in content["arrangements"])
-        note = content.get("note", UNCHARGED_REPEATS)
-        texts = (content["how"], content["metric"], note)
+        texts = (content["how"], content["metric"], content["note"])
         if not all(isinstance(text, str) for text in texts) or not content["metric"].isidentifier():
             raise ValueError("expected the name of a metric, and a text")
-        return cls(metric=content["metric"], arrangements=found, how=content["how"], note=note)
+        return cls(**{**content, "arrangements": found})
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""

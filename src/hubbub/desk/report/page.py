@@ -179,7 +179,7 @@ _CAPTION = (
 
 def who_sees_what(plan: Plan, mode: trust_models.Mode) -> Html:
     """The figure, with its caption."""
-    counts = {"silo": plan["silos"], "node": plan.get("compute_nodes")}
+    counts = {"silo": plan["silos"], "node": plan["compute_nodes"]}
     cards = {}
     for view in present(plan, mode):
         count = counts.get(view.role)
@@ -209,7 +209,7 @@ def who_sees_what(plan: Plan, mode: trust_models.Mode) -> Html:
 
 def present(plan: Plan, mode: trust_models.Mode) -> list[trust_models.View]:
     """Who takes part: compute nodes only in a study that has them."""
-    return [view for view in mode.views if view.role != "node" or plan.get("compute_nodes")]
+    return [view for view in mode.views if view.role != "node" or plan["compute_nodes"]]
 
 
 def _bound(view: trust_models.View, plan: Plan) -> str | None:

@@ -39,7 +39,7 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     if stated is None:
         who = spoken(plan["stated_adversary"])
         sentences.append(f"no guarantee to anybody: against {who} epsilon is past 50")
-    sentences += _to_patients(plan.get("patient"), stated)
+    sentences += _to_patients(plan["patient"], stated)
     if spending is None or stated is None:
         return sentences
     # What all studies of the records come to, where it is more than this one's epsilon.
@@ -175,7 +175,7 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
         f"sees. An adversary is somebody who tries to learn about a {unit}. At ε = 0 "
         "nothing changes; below 1 is a strong guarantee, above 8 a weak one."
     )
-    patient = plan.get("patient")  # what holds for a person with several records
+    patient = plan["patient"]  # what holds for a person with several records
     others = "A person with several records in the study is protected less."
     if patient is not None and patient["is_unit"]:
         others = (
@@ -196,7 +196,7 @@ def _meaning(plan: Plan, who: str) -> list[markup.Html]:
 
 def unit_of(plan: Plan) -> str:
     """What is protected: a record, or a patient with all records in a silo."""
-    return str(plan.get("unit", "record"))
+    return str(plan["unit"])
 
 
 def _at_most(epsilon: float | None) -> str:
@@ -223,7 +223,7 @@ def exposure_rows(plan: Plan) -> list[tuple[str, ...]]:
         who, noise = row["adversary"], amount(row["noise_multiplier"])
         rows.append((who, at_most(row["epsilon"]), explained(who), _promise(row, plan), noise))
     # The promised adversary once more, about a patient, where the unit is a record.
-    patient, row = plan.get("patient"), stated(plan)
+    patient, row = plan["patient"], stated(plan)
     if patient is None or patient["is_unit"]:
         return rows
     about = f"{row['adversary']}, about {patient['who']}"
@@ -242,7 +242,7 @@ def _promise(row: Exposure, plan: Plan) -> str:
         return "none"
     if row["epsilon"] <= (stated(plan)["epsilon"] or 0.0):
         return "no weaker, though more collude than promised"
-    when = ", corrupted before the mask graph was drawn" if row.get("torn") else ""
+    when = ", corrupted before the mask graph was drawn" if row["torn"] else ""
     return f"weaker: more collude than promised{when}"
 
 

@@ -261,8 +261,7 @@ class StudyClosing:
         except UNREADABLE as error:
             self.requests.garbled(index, str(error), culprit="")
             return None
-        # There is no READY of an older version, nor with a deposit's CLOSED, which came after one;
-        # and another study may have had a newer one.
+        # A deposit's CLOSED comes after its READY; and another study may have had a newer one.
         if witness := self.requests.witness:
             with suppress(IntegrityError, *UNREADABLE):
                 ready = json.loads(self._told(received[1], session, index, Tag.READY))

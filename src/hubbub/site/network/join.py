@@ -128,7 +128,7 @@ def check_role(party_folder: PartyFolder) -> None:
     if not party_folder.keys.identity.transport:
         raise StudyError(
             f"expected a transport key of {party_folder.name}, found none in "
-            f"{party_folder.home}; make its keys with this version of hubbub keygen"
+            f"{party_folder.home}; make its keys with hubbub keygen"
         )
 
 

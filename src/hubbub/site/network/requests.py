@@ -234,9 +234,8 @@ class Requests(Peers):
                 words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
                 self.warn("version", whom=name, said=words)
             if whole.get("to", "") != to:
-                other = "to another" if "to" in whole else "to none, as an older hubbub sends"
                 raise ProtocolError(
-                    f"expected the READY to this request, got one {other}", culprit="relay"
+                    "expected the READY to this request, got one to another", culprit="relay"
                 )
             is_silo = index in self.roster.silos
             if is_silo and (refused := self._behind(name, whole, heads)) is not None:

@@ -91,7 +91,7 @@ _MISSING = "missing"
 def table_one(answer: Answer, quantiles: Sequence[Answer]) -> Table:
     """The table of an answer of the kind "table"."""
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
-    tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
+    tests = {test["column"]: test for test in answer["tests"] if test["column"]}
     counts = {group: _records(answer, group) for group in groups}
     names = (f"{group or 'Overall'} (n = {n:,.0f})" for group, n in counts.items())
     head = ["", *names, *(["p", "SMD"] if tests else [])]
@@ -119,7 +119,7 @@ def noise_note(answer: Answer) -> str:
 
 def tests_note(answer: Answer) -> Iterator[str]:
     """Which tests p-values are of, and what SMD is; nothing where nothing is compared."""
-    named = dict.fromkeys(test["name"] for test in answer["tests"] if test.get("column"))
+    named = dict.fromkeys(test["name"] for test in answer["tests"] if test["column"])
     if named:
         yield (
             f"P-values are of {' or '.join(f'{name} test' for name in named)}, adjusted "
@@ -264,7 +264,7 @@ def methods_sentence(
     done = "; ".join(filter(None, (*methods, *(_NAMED.get(test) for test in tests))))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     parts = [part for answer in every for part in (*answer["rows"], *answer["tests"])]
-    family = any(part.get("p_adjusted") is not None for part in parts)
+    family = any(part["p_adjusted"] is not None for part in parts)
     epsilon = told["epsilon"]
     if plan is not None:  # of all that the study asks, against the adversary that it names
         by_adversary = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}

@@ -137,7 +137,7 @@ def nkey_of(party: Identity) -> str:
     if not party.transport:
         raise StudyError(
             f"expected a transport key of {party.name} in the roster, got none; have it make its "
-            "keys with this version of hubbub keygen"
+            "keys with hubbub keygen"
         )
     return _text(bytes((_USER,)) + party.transport)
 
