@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,16 @@ def test_missing_values_of_arrays_and_frames_are_nobodys() -> None:
                 with_patients("north", owned(None, 2), {"north": keys})
     assert with_patients("north", owned(None, 2), {"north": np.array([[7], [7.0]])}).units == 1
     assert with_patients("north", owned(None, 2), {"north": [7, "7"]}).units == 1
+
+
+@pytest.mark.parametrize("keys", [[Decimal("3.50"), Decimal("3.5")], [b"7", 7], [0.0, "-0.0"]])
+def test_equal_keys_of_any_type_are_one_patient_beside_a_table_and_in_it(keys: list[Any]) -> None:
+    columns, table = columns_from({"age": {"low": 0, "high": 9}}), {"age": [1, 2], "id": keys}
+    assert with_patients("north", owned(None, 2), {"north": keys}).units == 1
+    for whose in ("id", {"north": keys}):
+        held = tables_of({"north": table}, columns, whose, 2).cells["north"].units
+        assert held is not None
+        assert len(held.rows) == 1
 
 
 @pytest.mark.parametrize(

@@ -252,3 +252,23 @@ def test_p31_a_real_number_that_several_whole_ones_share_is_nobodys_key(
             assert sum(map(is_rounded, read)) == shared
             own = [patient_key(f"{key:.1f}") for key in keys if abs(key) < size]
             assert {*map(patient_key, read)} == {"", *own}
+
+
+def test_p31_a_text_of_a_shared_number_is_nobodys_key_as_in_a_file(
+    postgresql: Any, tmp_path: Path
+) -> None:
+    keys = ["9007199254740991.0", "0009007199254740990.", "-9007199254740991.0", "0.0", "+7.00"]
+    shared = ["9007199254740992.0", "+9007199254740993.0", "-0" + "9" * 400 + "."]
+    keys += [*shared, "9007199254740993", "9" * 29]
+    made = ["CREATE TABLE t (pid TEXT)", *(f"INSERT INTO t VALUES ('{key}')" for key in keys)]
+    homes = [connect(tmp_path / "p", "north", postgresql.made("shared_keys", *made))]
+    for engine in ENGINES:
+        homes.append(tmp_path / engine)
+        with database(homes[-1], engine) as opened:
+            for statement in made:
+                opened.execute(statement)
+    for home in homes:
+        read = [key for (key,) in answers(home, "SELECT pid FROM t")]
+        assert {key for key in read if not patient_key(key)} == {*shared}
+        assert {*map(patient_key, read)} == {*map(patient_key, keys)}
+        assert {key for key in read if key in keys} == {*shared, "9007199254740993", "9" * 29}

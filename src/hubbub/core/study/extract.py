@@ -43,8 +43,14 @@ from hubbub.core.study.sealed_arrays import (
 )
 from hubbub.core.study.study import Study
 from hubbub.core.tabular.cells import MISSING as NO_NUMBER
-from hubbub.core.tabular.cells import CellFault, Rule, number_in
-from hubbub.core.tabular.records import Records, first_rows, patient_key, unit_rows
+from hubbub.core.tabular.cells import CellFault, Rule, at_row, number_in
+from hubbub.core.tabular.records import (
+    Records,
+    first_rows,
+    patient_key,
+    patient_numbers,
+    unit_rows,
+)
 from hubbub.core.tabular.table import CodedCells, check_present, class_rule, coded_cells
 
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
@@ -210,11 +216,8 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
         coded = coded_cells(unified, study.cell_columns.values(), origin)
         arrays["cells"] = np.column_stack(list(coded.columns.values()))
     _refuse_absent(cells, [*filter(None, (data.patient, data.order))], origin)
-    if data.patient and "" in _people(cells, data):
-        raise DataError(
-            f"expected a patient for every record in {origin}, column {data.patient!r}, found "
-            "none; fill it in or leave the record out"
-        )
+    if data.patient:
+        patient_numbers(cells[data.patient], partial(at_row, f"{origin}, column {data.patient!r}"))
     return arrays
 
 

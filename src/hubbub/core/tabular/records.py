@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.disk import json_value, read_bytes
 from hubbub.core.errors import DataError, IntegrityError
-from hubbub.core.tabular.cells import LONGEST_KEY, canonical, exact_below
+from hubbub.core.tabular.cells import LONGEST_KEY, canonical, exact_below, text_of
 
 _FLOAT = re.compile(r"[+-]?\d+(\.\d*(e[+-]?\d+)?|e\+\d+)", re.ASCII | re.IGNORECASE)
 # As programs for tables show a number of 12 digits or more, and write it to CSV.
@@ -39,7 +39,7 @@ def patient_key(value: object) -> str:
     >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key("NA")
     ('7', '7', '07', '')
     """
-    text = str(value)
+    text = text_of(value)
     key = canonical(text) if len(text) <= LONGEST_KEY and not is_rounded(text) else ""
     return "" if key in _MISSING else key
 
@@ -85,7 +85,7 @@ def patient_numbers(
     keys: dict[str, str] = {}  # by text: columns repeat themselves
     numbers = []
     for row, value in enumerate(values):
-        text = str(value)
+        text = text_of(value)
         if text in keys:
             numbers.append(by_key[keys[text]])
             continue

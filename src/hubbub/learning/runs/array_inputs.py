@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.number_format import few
-from hubbub.core.tabular.cells import canonical, cells_of, column_names
+from hubbub.core.tabular.cells import canonical, cells_of, column_names, text_of
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.records import Records, patient_numbers, refuse_rounded
@@ -384,7 +384,7 @@ def _with_keys(
         if who not in patients:
             raise DataError(f"expected the patients of {who} beside its rows, found none; add them")
         keys = keys_of(patients[who])
-        cells = {**cells, patient: list(map(str, keys))}
+        cells = {**cells, patient: list(map(text_of, keys))}
     elif patient in cells:
         names = column_names(table)
         keys = keys_of(

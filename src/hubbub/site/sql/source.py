@@ -175,10 +175,10 @@ def _between(text: exp.Expr, low: str, high: str) -> exp.Expr:
 #
 # with letters that differ as different ones, whatever the column's collation. Keys are written by
 # the one rule for what is the same (`cells.canonical`): of a text that is a whole number
-# `.0` is cut. A real number that several whole ones share is in powers of ten, which are nobody's
-# key (`records.is_rounded`). SQLite, of which every cell has its own type, keeps real numbers until
-# a text is needed: it may read a text of one as the neighbour of that. Of any other engine a column
-# is left as it is.
+# `.0` is cut. A real number that several whole ones share is in powers of ten, and a text of one
+# keeps its `.0`: both are nobody's key (`records.is_rounded`). SQLite, of which every cell has its
+# own type, keeps real numbers until a text is needed: it may read a text of one as the neighbour of
+# that. Of any other engine a column is left as it is.
 
 _TEXT = {
     "duckdb": """CASE {shared}
@@ -212,14 +212,17 @@ _SHARED = {
         WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('double precision' AS REGTYPE)
         THEN ABS(CAST({t} AS DOUBLE PRECISION)) >= 9007199254740992 END THEN UPPER({t})""",
 }
-_WHOLE = r"REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1')"
+# Of a text: up to that number, which 17 digits in front of the point tell from larger ones.
+_WHOLE = r"""CASE WHEN LPAD(LTRIM(SPLIT_PART({t}, '.', 1), '+-0'), 17, '0') < '09007199254740992'
+    THEN REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1') ELSE {t} END"""
 # Its functions end at a letter of number 0, where keys of several people may be one.
 _SQLITE_PLAIN = "CASE WHEN INSTR({t}, CHAR(0)) = 0 THEN {t} END"
 _SQLITE = "CASE TYPEOF({x}) WHEN 'real' THEN {x} ELSE {other} END COLLATE BINARY"
 _SQLITE_WHOLE = """CASE WHEN INSTR({t}, CHAR(0)) THEN NULL
     WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
     AND (SUBSTR({t}, 1, 1) IN ('+', '-') OR SUBSTR({t}, 1, 1) GLOB '[0-9]')
-    AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
+    AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*'
+    AND ABS(CAST({head} AS REAL)) < 9007199254740992 THEN {head}
     ELSE {t} END"""
 # It writes 1.0, 1.0e+20 and Inf, and more than 15 digits only where it is asked for them.
 _SQLITE_SHARED = """WHEN TYPEOF({x}) = 'real' AND ABS({x}) BETWEEN 9007199254740992 AND 1e308
