@@ -484,6 +484,9 @@ def test_a_number_in_another_spelling_is_no_other_category():
     assert codes.rule("999000011000001105") == 1  # one float, and two codes of a catalogue
     tiny = Column(name="code", categories=("0", "else"), other="else")
     assert isinstance(tiny.rule(f"1e-{10**20}"), CellFault)  # of an exponent that no decimal has
+    for categories in (("2E1", "3A"), ("2E1", "3A", "20")):  # as a spreadsheet writes the first
+        told = Column(name="ward", categories=categories).rule("20")
+        assert (told == 2) if "20" in categories else ("list it in categories too" in told.remedy)
 
 
 def test_digits_of_other_scripts_are_no_number():

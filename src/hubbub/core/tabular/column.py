@@ -337,6 +337,10 @@ class Column:
             *(SPELLING, f"one of the {len(places)} declared categories", "something else"),
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
+        alike = CellFault(
+            *(SPELLING, "the spelling in categories of an equal number", "another"),
+            "spell it alike or, if it is another code, list it in categories too",
+        )
         beyond = places[self.spelled(self.other)] if self.other else unlisted
         numbers = {*map(_exact, places)} - {None}
 
@@ -347,7 +351,7 @@ class Column:
             if places:  # 1.50 is no other category beside 1.5, nor surely the same
                 if (place := places.get(spelled)) is not None:
                     return place
-                return unlisted if _exact(spelled) in numbers else beyond
+                return alike if _exact(spelled) in numbers else beyond
             value = number_rule(spelled)
             return value if isinstance(value, CellFault) else counted(value)
 
