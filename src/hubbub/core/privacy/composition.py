@@ -265,8 +265,8 @@ def told(bound: Bound) -> Bound:
     if not is_narrow(bound):
         raise StudyError(
             f"expected epsilon with bounds within {WIDEST:g} of each other, got bounds of "
-            f"{bound.lower:.4g} and {bound.upper:.4g}; add noise, take fewer steps or a "
-            "larger delta"
+            f"{bound.lower:.4g} and {bound.upper:.4g}; add noise, or take fewer steps "
+            "or a delta less close to 0 or 1"
         )
     return bound
 
