@@ -190,6 +190,7 @@ def test_bounds_are_rounded_outward(ask):
         ([1.5, 4.5, 10.5, 37.5], 3.0, (1.5, 40.5)),
         ([0.1, 0.2, 0.5, 0.9], 0.1, (0.1, 0.9)),
         ([0.113, 0.25991, 0.52313, 0.912], None, (0.1, 1.0)),
+        ([0, 5e-324, 1e-323, 2e-323], None, (-1e-306, 1e-306)),
     ],
 )
 def test_a_step_is_drafted_where_all_cells_of_a_file_are_on_it(values, step, bounds):

@@ -51,6 +51,7 @@ _FEW_ROWS = 8  # below which no file is told by its values
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _TRUSTED, _MOST_STEPS = 20, 1000  # values, of which a step is no chance; and steps they span
 _LAST_DIGITS = 1e-7
+_LEAST_SPAN = 1e-306  # of values: tenths of less lose digits, or are 0
 _LISTED = 5  # spellings that are shown, or read as missing
 _GRADES = 10  # different numbers, such as 0, 1+, 2+ and 3+
 _DIGITS = frozenset(map(float, range(10)))
@@ -275,6 +276,8 @@ def common_step(values: Sequence[float]) -> float | None:
     if len(values) < _TRUSTED or len(different) < 3:
         return None
     least, span = different[0], different[-1] - different[0]
+    if span < _LEAST_SPAN:
+        return None
     step = 0.0
     for value in different[1:]:  # Euclid's way, up to the last digits
         rest, divisor = step, value - least
@@ -329,7 +332,7 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
     >>> rounded_outward(0.3, 1.3)
     (0.3, 1.3)
     """
-    span = high - low
+    span = max(high - low, _LEAST_SPAN)
     power = 10.0 ** floor(log10(span / 10))
     step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
     # 0.3 / 0.1 is below 3, and no step is left out for it; what is rounded holds both again.
