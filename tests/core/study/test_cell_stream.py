@@ -42,7 +42,9 @@ def test_a_patients_first_rows_are_told_by_the_time_of_day_too() -> None:
 
 
 @pytest.mark.parametrize(("key", "found"), [("1e+16", r"past 2\*\*53"), ("NA", "found none")])
-def test_p21_in_parts_too_a_key_of_several_people_is_refused_as_what_it_is(key: str, found: str):
+def test_p21_in_parts_too_a_key_of_several_people_is_refused_as_what_it_is(
+    key: str, found: str, tmp_path: Path
+):
     study = Study.from_table(
         {
             "study": {"name": "s"},
@@ -60,5 +62,5 @@ def test_p21_in_parts_too_a_key_of_several_people_is_refused_as_what_it_is(key: 
     cells = {"pid": ["7", key], "age": ["1", "2"]}
     stream = CellStream(origin="parts", pieces=lambda: iter([cells]), ordered=True)
     with pytest.raises(DataError, match=f"{found}.* in parts, column 'pid'") as error:
-        gather(study, stream, Path(), Seal(bytes(32), b""))
+        gather(study, stream, tmp_path, Seal(bytes(32), b""))
     assert "row" not in str(error.value)
