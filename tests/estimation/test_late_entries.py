@@ -211,7 +211,7 @@ def test_p34_an_entry_adds_half_of_a_column_at_most(
     if entry >= time:
         assert not found.any()
     else:
-        assert found[: len(exit_alone)] == pytest.approx(exit_alone)
+        assert found[: len(exit_alone)] == pytest.approx(exit_alone, rel=1e-6, abs=0)
         assert np.linalg.norm(found[len(exit_alone) :]) <= plain_sets.sensitivity / 2 * (1 + 1e-12)
     assert sets.sensitivity == pytest.approx(math.sqrt(1.25) * plain_sets.sensitivity)
     assert sets.diameter == pytest.approx(math.sqrt(2) * sets.sensitivity)

@@ -194,9 +194,9 @@ def test_p15_certificates_of_two_mechanisms_add_up() -> None:
     one = Certificate(epsilon=0.1, slack=1e-9, failure=1e-8, delta_factor=1.5)
     two = Certificate(epsilon=0.3, slack=3e-9, failure=4e-8, delta_factor=1.25)
     both = one.after(two)
-    assert (both.epsilon, both.slack) == pytest.approx((0.4, 4e-9))
-    assert (both.failure, both.delta_factor) == pytest.approx((5e-8, 1.875))
-    assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8)
+    assert (both.epsilon, both.slack) == pytest.approx((0.4, 4e-9), rel=1e-9, abs=0)
+    assert (both.failure, both.delta_factor) == pytest.approx((5e-8, 1.875), rel=1e-9, abs=0)
+    assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8, rel=1e-9, abs=0)
 
 
 def test_p24_a_certificate_is_within_what_was_kept_if_each_part_of_it_is() -> None:

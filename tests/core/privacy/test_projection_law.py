@@ -154,7 +154,7 @@ def test_chernoff_alone_would_be_longer_near_one_and_cantelli_further_out() -> N
     cantelli = 1 / (1 + 50 * (radii**2 - 1) ** 2)
     assert cantelli[0] < chernoff[0]
     assert chernoff[1] < cantelli[1]
-    assert sign_tail(radii, 100) == pytest.approx(np.minimum(chernoff, cantelli), rel=1e-9)
+    assert sign_tail(radii, 100) == pytest.approx(np.minimum(chernoff, cantelli), rel=1e-9, abs=0)
 
 
 # The mixture, P8 (7) ---------------------------------------------------------------------------
