@@ -460,6 +460,9 @@ def absolute(outputs, targets):
 def mixing(outputs, targets):
     return (outputs - targets - outputs.mean()) ** 2
 
+def mixing_little(outputs, targets):
+    return 1e-12 * mixing(outputs, targets)
+
 def summed(outputs, targets):
     return ((outputs - targets) ** 2).sum()
 
@@ -511,6 +514,7 @@ def test_a_loss_and_a_metric_of_ones_own_are_used_and_named(own, capsys) -> None
     ("loss", "says"),
     [
         ("mixing", "records mix"),
+        ("mixing_little", "records mix"),
         ("summed", "one finite number for each record"),
         ("endless", "one finite number for each record"),
         ("raising", "raised OSError"),
