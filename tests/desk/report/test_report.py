@@ -512,6 +512,9 @@ def test_the_command_shows_runs_beside_the_one_that_it_names(
     assert not (tmp_path / "theirs" / "report.html").exists()
     assert main(["report", mine, "--with", str(tmp_path)]) == 2
     assert "no plan.json" in capsys.readouterr().err
+    (tmp_path / "open" / "run.json").unlink()  # it would be shown as private
+    assert main(["report", *others[-1:]]) == 2
+    assert "open/run.json" in capsys.readouterr().err
 
 
 PARTIES = [

@@ -132,12 +132,11 @@ def _page(folder: Path, beside: Sequence[Path], seconds: float | None, thorough:
 
 
 def _run(folder: Path) -> ReportedRun:
-    notes = _optional(folder / "run.json", {})
     return ReportedRun(
         folder=folder.resolve().name,
         plan=_json(folder / "plan.json"),
         metrics=_rows(folder / "metrics.jsonl"),
-        baseline=notes.get("baseline"),
+        baseline=_json(folder / "run.json")["baseline"],
     )
 
 
