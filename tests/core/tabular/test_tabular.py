@@ -487,6 +487,11 @@ def test_a_number_in_another_spelling_is_no_other_category():
     for categories in (("2E1", "3A"), ("2E1", "3A", "20")):  # as a spreadsheet writes the first
         told = Column(name="ward", categories=categories).rule("20")
         assert (told == 2) if "20" in categories else ("list it in categories too" in told.remedy)
+    # A Parquet file says True where a database says 1.
+    smoker = Column(name="smoker", categories=("0", "1", "unknown"), other="unknown")
+    assert isinstance(smoker.rule("True"), CellFault)
+    assert isinstance(smoker.rule("false"), CellFault)
+    assert isinstance(replace(smoker, categories=("True", "unknown")).rule("1"), CellFault)
 
 
 def test_digits_of_other_scripts_are_no_number():

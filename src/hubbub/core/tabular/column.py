@@ -76,8 +76,10 @@ def _is_number(value: object) -> bool:
 def _exact(text: str) -> Decimal | None:
     """The number that a text spells, if it does, to every digit: of long codes many are one float.
 
-    One too small for a `Decimal` is 0.
+    One too small for a `Decimal` is 0. Truth values are 0 and 1, as databases write them.
     """
+    if (truth := text.casefold()) in ("true", "false"):
+        return Decimal(truth == "true")
     if number_in(text) is None:
         return None
     try:
@@ -338,7 +340,7 @@ class Column:
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
         alike = CellFault(
-            *(SPELLING, "the spelling in categories of an equal number", "another"),
+            *(SPELLING, "the spelling in categories of an equal value", "another"),
             "spell it alike or, if it is another code, list it in categories too",
         )
         beyond = places[self.spelled(self.other)] if self.other else unlisted
