@@ -95,7 +95,7 @@ def test_a_ledger_is_closed_only_when_no_thread_reads_it(
 
     def slow(last: Row | None) -> list[Row]:
         reading.set()
-        read_on.wait(10)
+        read_on.wait(300)
         return after(last)
 
     monkeypatch.setattr(ledger._chain, "after", slow)
@@ -103,11 +103,11 @@ def test_a_ledger_is_closed_only_when_no_thread_reads_it(
     reader = threading.Thread(target=lambda: heads.append(ledger.head))
     closer = threading.Thread(target=ledger.close)
     reader.start()
-    assert reading.wait(10)
+    assert reading.wait(300)
     closer.start()
     read_on.set()
-    reader.join(10)
-    closer.join(10)
+    reader.join(300)
+    closer.join(300)
     assert len(heads) == 1
     with pytest.raises(IntegrityError, match="readable ledger"):
         _ = ledger.rows

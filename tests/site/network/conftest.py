@@ -1,4 +1,4 @@
-"""Short pauses, one thread, nothing worked out twice: no test needs more. A watched consortium."""
+"""Short pauses, long patience, one thread, nothing worked out twice. A watched consortium."""
 
 from __future__ import annotations
 
@@ -11,13 +11,35 @@ import pytest
 import torch
 
 from hubbub.learning.runs import preparing
-from hubbub.site.network import coordinator, endpoint, folder_files, party_folder
+from hubbub.site.network import (
+    coordinator,
+    endpoint,
+    folder_files,
+    local_line,
+    monitor,
+    party_folder,
+)
 from hubbub.site.network.nats import relay_connection, server
 from network.consortium import planned, sent_home
 from network.relay import Watched, gathered
 
+# Seconds that a machine with much else to do may stand still in a log-in or a request.
+PATIENCE = 60
 # What files say, by their text.
 KEYS, IDENTITIES = cache(folder_files.keys_of), cache(folder_files.identities)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def patient() -> Iterator[None]:
+    """For a whole file, whose relay may be made before its first test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relay_connection, "CONNECT_SECONDS", float(PATIENCE))
+        patch.setattr(relay_connection, "_SECONDS", 2.0 * PATIENCE)
+        patch.setattr(server, "_LOGIN_SECONDS", PATIENCE)
+        patch.setattr(server, "_TAKEN_SECONDS", float(PATIENCE))
+        patch.setattr(monitor._Quiet, "timeout", PATIENCE)
+        patch.setattr(local_line, "_STALLED", float(PATIENCE))
+        yield
 
 
 @pytest.fixture(autouse=True)

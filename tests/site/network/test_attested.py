@@ -28,7 +28,7 @@ from network.lines import over_nats
 from network.relay import Watched
 
 NAMES = HOSPITALS[:3]
-AT_ONCE = Timeouts(deadline=300.0, opening=60.0, waiting=0.0, ask_again=0.0, ping=300.0)
+AT_ONCE = Timeouts(deadline=300.0, opening=300.0, waiting=0.0, ask_again=0.0, ping=300.0)
 ROLE = {"platform": "software", "measurements": [{"code": own_code().hex()}]}
 
 
@@ -233,7 +233,7 @@ def test_a_relay_that_replays_evidence_is_found_out(tmp_path: Path) -> None:
         kept.append(answers)
         return kept[0]
 
-    late = Timeouts(deadline=20.0, opening=60.0, waiting=5.0, ask_again=0.0, ping=20.0)
+    late = replace(AT_ONCE, waiting=300.0)
     first = relayed(parties, replay)
     parties.serve(first, timeouts=late)  # the first session is honest
     again = Consortium(parties.home, parties.study, parties.sites, seats=parties.seats)
@@ -249,7 +249,7 @@ def test_a_relay_that_delays_evidence_costs_a_set_up_and_no_more(tmp_path: Path)
     def delay(name: str, answers: list[Any]) -> list[Any]:
         return answers[:-1] if name == "attest" and held and held.pop() else answers
 
-    late = Timeouts(deadline=20.0, opening=60.0, waiting=30.0, ask_again=0.0, ping=20.0)
+    late = replace(AT_ONCE, waiting=300.0)
     assert parties.serve(relayed(parties, delay), timeouts=late).final["step"] == 2
 
 

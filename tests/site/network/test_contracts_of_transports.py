@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from network.grid import MadeUpGrid, doors, install
 from network.lines import NAMES, Relayed, come, relayed
 
 PARTIES = [name for name in NAMES if name != "aggregator"]
-# Seconds in which who answers at once has answered, on a busy machine too: here, and over a line.
-BUSY, OVER_A_LINE = 1.0, 5.0
+# Seconds in which who answers at once has answered; on a machine that stands still, at last.
+DEADLINES = (0.5, 5.0, 50.0)
+TOO_SOON = "the others' answers come all the same"
 Answers = Callable[[bytes], bytes]
 
 
@@ -42,13 +43,25 @@ def over_nats(relay: Relayed) -> Callable[[Mapping[str, Answers]], object]:
     return connect
 
 
+def held(connect: Any, parties: Sequence[str], told: str = "") -> None:
+    """Hold a transport to its contract; with more time where that it was too little is not told."""
+    for deadline in DEADLINES:
+        try:
+            check_transport(connect, parties, deadline=deadline)
+        except AssertionError as error:
+            if TOO_SOON not in str(error) or told == TOO_SOON or deadline == DEADLINES[-1]:
+                raise
+        else:
+            return
+
+
 def test_a_process_alone_keeps_the_contract() -> None:
-    check_transport(alone, PARTIES, deadline=BUSY)
+    held(alone, PARTIES)
 
 
 def test_nats_keeps_the_contract(tmp_path: Path) -> None:
     with relayed(tmp_path) as relay:
-        check_transport(over_nats(relay), PARTIES, deadline=OVER_A_LINE)
+        held(over_nats(relay), PARTIES)
 
 
 def test_a_grid_of_flowers_keeps_the_contract(gather: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +76,7 @@ def test_a_grid_of_flowers_keeps_the_contract(gather: Any, monkeypatch: pytest.M
             list(phase("ping", {}, 60.0))
             yield phase
 
-    check_transport(connect, sorted(parties.seats), deadline=OVER_A_LINE)
+    held(connect, sorted(parties.seats))
 
 
 def broken(change: Callable[[Phase], Phase]) -> Callable[[Mapping[str, Answers]], object]:
@@ -133,11 +146,11 @@ def late(phase: Phase) -> Phase:
         (broken(crossing), "each party is handed its own 1 bytes"),
         (broken(silent), "one answer, or is Missing once"),
         (broken(twice), "one answer, or is Missing once"),
-        (broken(hasty), "the others' answers come all the same"),
+        (broken(hasty), TOO_SOON),
         (broken(late), "none in a later phase, found the late one"),
     ],
     ids=["cut", "crossed", "silent", "twice", "hasty", "late"],
 )
 def test_a_broken_transport_is_told(connect: Callable[..., object], told: str) -> None:
     with pytest.raises(AssertionError, match=told):
-        check_transport(connect, PARTIES, deadline=BUSY)
+        held(connect, PARTIES, told)

@@ -41,6 +41,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         def log_message(self, *_: object) -> None:
             pass
 
+    monkeypatch.setattr(monitor, "_FEW_SECONDS", 300)  # that an answer may take
     with HTTPServer(("127.0.0.1", 0), Collecting) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()

@@ -8,6 +8,7 @@ was spent never becomes less.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hubbub.core.verification.replay.checking import verify
 from hubbub.learning.runs.result import Result
 from hubbub.site.network.envelope import Missing
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Timeouts, WaitedError
+from hubbub.site.network.waiting import WaitedError
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
@@ -124,7 +125,7 @@ def test_who_does_not_come_back_is_waited_for_and_then_named(
     parties = gather(2)
     failing = Failing(parties, party, call, "before", parties.stop)
     with pytest.raises(WaitedError, match=f"got none from {party}: it is not there"):
-        opened(parties, failing, Timeouts(deadline=60.0, opening=60.0, waiting=0.2))
+        opened(parties, failing, replace(HASTY, waiting=0.2))
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from hubbub.site.network.nats.relay import Relay
 from hubbub.site.network.party_folder import PartyFolder
 from hubbub.site.network.proposals import Courier, Outbox
 from hubbub.site.network.requests import Requests
-from hubbub.site.network.waiting import Timeouts, WaitedError
+from hubbub.site.network.waiting import WaitedError
 from network.lines import free_port
 from network.relay import (
     HASTY,
@@ -107,7 +108,7 @@ def test_who_refuses_each_session_is_not_well_until_it_takes_part(
     assert well(parties) == (True, "")
     mend = spoil(parties)
     with pytest.raises(WaitedError, match="bob: "):
-        opened(parties, timeouts=Timeouts(waiting=0.1))
+        opened(parties, timeouts=replace(HASTY, waiting=0.1))
     found, why = well(parties)
     assert not found
     assert why.startswith(f"cannot take part: {word}: ")
@@ -191,7 +192,7 @@ def test_a_withdrawal_ends_what_was_wrong_with_a_study(gather: Any) -> None:
     parties = gather()
     mend = no_disk(parties)
     with pytest.raises(WaitedError):
-        opened(parties, timeouts=Timeouts(waiting=0.1))
+        opened(parties, timeouts=replace(HASTY, waiting=0.1))
     assert not well(parties)[0]
     mend()
     parties.sites["bob"].withdraw(parties.study.id)

@@ -19,7 +19,7 @@ from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import RESTARTED, AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
-from hubbub.core.verification.transcript.frame_records import files, read
+from hubbub.core.verification.transcript.frame_records import files, read, read_header
 from hubbub.site.network import folder_files
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
@@ -53,7 +53,7 @@ class Cut:
 def rolls(parties: Watched) -> list[set[str]]:
     """The silos of each session with a transcript, in their order."""
     found = []
-    for path in sorted(files(parties.home / "run"), key=lambda one: one.stat().st_mtime_ns):
+    for path in sorted(files(parties.home / "run"), key=lambda one: read_header(one).number):
         bits = next(kept.payload for kept in read(path) if kept.tag is Tag.ROLL)
         flags = f"{int.from_bytes(bits, 'big'):0{8 * len(bits)}b}"
         names = parties.study.parties.names

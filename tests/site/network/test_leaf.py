@@ -164,13 +164,15 @@ def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
 
         wait(is_told)
         meddler.publishes(answers_of(bob.identity), hello)
-        assert b"Violation" in meddler.hears(5.0)
+        wait(lambda: b"Violation" in meddler.hears(5.0))
         meddler.close()
         for subject in (asked_of(bob.identity), answers_of(bob.identity), ">", "hubbub.>"):
             meddler = Meddler(where.port, ann)
             meddler.says(f"LS+ {subject}\r\n".encode())
-            threading.Timer(0.1, asked, (carrier, {"bob": b"for bob"}, 0.3)).start()
+            soon = threading.Timer(0.1, asked, (carrier, {"bob": b"for bob"}, 0.3))
+            soon.start()
             assert b"for bob" not in meddler.hears(0.5)
+            soon.join()
             meddler.close()
         assert carrier._line.present("bob") is None
 

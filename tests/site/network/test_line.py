@@ -109,12 +109,13 @@ def probe(here: Relayed, keys: Keys, act: Any) -> list[str]:
                 here.relay.urls[0],
                 error_cb=failed,
                 allow_reconnect=False,
+                connect_timeout=300,
                 tls=client_context(here.relay.pin),
                 tls_handshake_first=True,
                 nkeys_seed_str=seed_of(keys),
             )
             await act(client)
-            await client.flush()
+            await client.flush(300)
             await asyncio.sleep(0.02)
         finally:
             await client.close()
@@ -185,12 +186,11 @@ def test_nobody_comes_in_without_tls_1_3(here: Relayed) -> None:
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     where = ("127.0.0.1", here.relay.port)
-    with socket.create_connection(where, 5) as bare, pytest.raises(ssl.SSLError):
+    with socket.create_connection(where, 300) as bare, pytest.raises(ssl.SSLError):
         old.wrap_socket(bare)
-    with socket.create_connection(("127.0.0.1", here.relay.port), 5) as bare:
+    with socket.create_connection(where, 300) as bare, suppress(TimeoutError):
         bare.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            bare.recv(1)  # not a word before the handshake
+        assert bare.recv(1) == b""  # not a word before the handshake
 
 
 def test_the_servers_own_check_accepts_the_configuration(here: Relayed) -> None:
@@ -241,7 +241,7 @@ def test_who_does_not_answer_is_missing_at_the_deadline_and_why(here: Relayed) -
     with carrier:
         come(carrier, "ann")
         found = asked(carrier, dict.fromkeys(["ann", "bob"], b"x"), 0.3)
-        assert missing(found["ann"]) == "no answer in time"
+        assert missing(found["ann"]).startswith("no answer in time")
         assert missing(found["bob"]) == "not connected yet"
         hold.set()
         assert asked(carrier, {"ann": b"y"}) == {"ann": b"late"}
@@ -916,8 +916,7 @@ def test_a_websocket_is_closed_also_where_the_other_end_does_not_say_goodbye(
         proxy.held = True
         party.stop()
         proxy.close()
-        assert session.closed
-        assert connection.fileno() == -1
+        wait(lambda: session.closed and connection.fileno() == -1)
 
 
 # URLs ------------------------------------------------------------------------------------------

@@ -100,9 +100,9 @@ def test_counters_are_counters_and_gauges_gauges() -> None:
 
 def test_nothing_is_shown_unless_it_was_asked_for(tmp_path: Path) -> None:
     event_log = EventLog(party="ann", folder=tmp_path)
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     with monitored(event_log, None):
-        assert threading.active_count() == before
+        assert {*threading.enumerate()} <= before
     event_log.state(state="waiting")
     assert not (tmp_path / "metrics.prom").exists()
 
@@ -114,7 +114,7 @@ def test_only_this_machine_may_look() -> None:
         assert get(port, "/")[0] == 404
         for other in ("127.0.0.2", "::1"):  # a server on all addresses would be found here
             with pytest.raises(OSError, match=r"refused|assign|supported|unreachable"):
-                socket.create_connection((other, port), 1)
+                socket.create_connection((other, port), 60)
 
 
 def test_who_holds_a_connection_open_keeps_nobody_from_looking() -> None:
@@ -146,7 +146,7 @@ def test_a_system_without_threads_left_costs_one_answer(monkeypatch: pytest.Monk
             patch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError))
             for _ in range(2 * monitor._MOST_CONNECTIONS):
                 with socket.create_connection(("127.0.0.1", port)) as asking:
-                    asking.settimeout(10)
+                    asking.settimeout(300)
                     assert asking.recv(1) == b""
         assert get(port, "/healthz")[0] == 503
 

@@ -110,7 +110,7 @@ class Everybody:
         event_log = EventLog(
             party=party_folder.name, folder=party_folder.home, say=self.said.append
         )
-        timeouts = Timeouts(**{"deadline": 20.0, "ping": 1.0, "waiting": 60.0, **waits})
+        timeouts = Timeouts(**{"deadline": 20.0, "ping": 1.0, "waiting": 600.0, **waits})
         return host(party_folder, self.study, event_log, url=url, timeouts=timeouts)
 
     def status(self, name: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def test_a_consortium_from_its_folders_to_a_model(tmp_path: Path) -> None:
     assert (out / "evidence.json").is_file()
     assert everybody.status("aggregator")["state"] == "done"
     assert everybody.status("aggregator")["percent"] == 100
-    wait(lambda: everybody.status("node-1").get("state") == "done", 60)
+    wait(lambda: everybody.status("node-1").get("state") == "done")
     assert everybody.status("ann")["state"] == "done"
     assert (tmp_path / "ann" / "models" / everybody.study.id.hex()[:16]).is_dir()
     everybody.end()

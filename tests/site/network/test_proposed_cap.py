@@ -13,7 +13,7 @@ from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.site.network.waiting import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 
-SOON = Timeouts(deadline=300.0, opening=5.0, waiting=1.0, ask_again=0.0, ping=300.0)
+SOON = Timeouts(deadline=300.0, opening=300.0, waiting=1.0, ask_again=0.0, ping=300.0)
 
 
 def capped(home: Path, cap: float) -> Consortium:

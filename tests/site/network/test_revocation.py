@@ -38,7 +38,7 @@ from hubbub.site.network.nats.message_delivery import Message
 from hubbub.site.network.nats.relay import Relay as Where
 from hubbub.site.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
-from hubbub.site.network.waiting import Timeouts, WaitedError
+from hubbub.site.network.waiting import WaitedError
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait
@@ -515,7 +515,7 @@ def test_who_refuses_the_new_study_is_waited_for(gather: Any) -> None:
     parties = gather()
     withdrawn(parties, "ann")
     with pytest.raises(WaitedError, match="ann: its administrator has not approved"):
-        opened(parties, timeouts=Timeouts(waiting=0.1))
+        opened(parties, timeouts=replace(HASTY, waiting=0.1))
 
 
 def test_what_was_read_for_a_study_is_forgotten_when_it_is_withdrawn(tmp_path: Path) -> None:

@@ -476,7 +476,7 @@ def test_a_party_cannot_answer_a_proposal_with_a_gigabyte(tmp_path: Path) -> Non
             courier = _courier(folder, carrier, EventLog(party="aggregator"))
             (answer,) = dict(courier.phase("propose", {"ann": b"much"}, 2.0)).values()
             assert isinstance(answer, Missing)
-            assert dict(courier.phase("propose", {"ann": b"few"}, 20.0)) == {"ann": b"few"}
+            assert dict(courier.phase("propose", {"ann": b"few"}, 300.0)) == {"ann": b"few"}
         party.stop()
 
 

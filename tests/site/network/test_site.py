@@ -30,9 +30,9 @@ from hubbub.site.network.folder_files import (
     roster_toml,
 )
 from hubbub.site.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
-from hubbub.site.network.waiting import Timeouts, WaitedError
+from hubbub.site.network.waiting import WaitedError
 from network.consortium import Consortium
-from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
+from network.relay import HASTY, Relay, Watched, open_frame, opened, refusal, tiny
 
 NAMES = ("ann", "bob", "cyn")
 
@@ -331,7 +331,7 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
         parties.start(name)
     relay = Relay(parties.phase)
     with pytest.raises(WaitedError):
-        opened(parties, relay, Timeouts(waiting=0.0))
+        opened(parties, relay, replace(HASTY, waiting=0.0))
     for name in names:
         assert [refusal(read_answer(one))[0] for one in relay.told("reveal", name)] == ["failed"]
     assert any("at most 1024 mask graphs" in line for line in parties.said)

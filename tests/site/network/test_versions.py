@@ -18,7 +18,7 @@ from hubbub.site.network.waiting import Timeouts, WaitedError
 from network.consortium import HOSPITALS, Consortium, table
 from network.engine import in_process
 
-IMPATIENT = Timeouts(deadline=300.0, opening=60.0, waiting=0.0, ask_again=0.0)
+IMPATIENT = Timeouts(deadline=300.0, opening=300.0, ping=300.0, waiting=0.0, ask_again=0.0)
 WIRE = f"expected wire version {VERSION}, got {VERSION + 1}; all parties must run the same version"
 
 

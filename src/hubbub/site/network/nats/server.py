@@ -49,6 +49,7 @@ from hubbub.site.network.nats.relay_connection import logged_in
 CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
 _END_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
+_LOGIN_SECONDS = 5  # in which whoever connects shows its key
 _LARGEST_LOG = 1 << 23  # bytes
 # Of one key at a time: some lines that nobody has noticed to be dead, and a leaf that came back.
 # For each the server may keep `max_pending` of what its other end does not read.
@@ -131,13 +132,15 @@ def configuration(
     lines = ["# Written by hubbub relay from the roster " + roster.digest.hex()[:16]]
     lines += base_lines(folder.resolve(), relay, tls)
     if relay.web:
-        lines += ["websocket {", f"  port: {relay.port}", '  handshake_timeout: "5s"', "  tls {"]
+        lines += ["websocket {", f"  port: {relay.port}"]
+        lines += [f'  handshake_timeout: "{_LOGIN_SECONDS}s"', "  tls {"]
         lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
     lines += _cluster(Relay.of(roster.parties[0].relay or relay.urls[0]), relay, certificate, tls)
     if leaf_port is not None:  # a leaf logs in with parties' keys, and has their rights
         lines += ["leafnodes {", f"  port: {leaf_port}", "  tls {"]
         lines += [*(f"    {line}" for line in tls), "  }", "}"]
-    lines += ["authorization { timeout: 5 }", "accounts {", *_accounts(roster), "}"]
+    lines += [f"authorization {{ timeout: {_LOGIN_SECONDS} }}", "accounts {"]
+    lines += [*_accounts(roster), "}"]
     return "\n".join(lines) + "\n"
 
 
@@ -147,7 +150,7 @@ def tls_lines(certificate: RelayCertificate) -> list[str]:
         f"cert_file: {quoted(certificate.path.resolve())}",
         f"key_file: {quoted(certificate.key.resolve())}",
         'min_version: "1.3"',
-        "timeout: 5",
+        f"timeout: {_LOGIN_SECONDS}",
     ]
 
 
