@@ -66,8 +66,10 @@ class Party:
                 self.answering.step(0.05)
 
     def stop(self) -> None:
+        """End it, and see that it has ended: who comes under its name is not taken to have left."""
         self.ended.set()
-        self.thread.join(60)
+        self.thread.join(300)
+        self.answering._line._thread.join(300)
 
     def start(self) -> Party:
         self.thread = threading.Thread(target=self.run, daemon=True)
