@@ -55,6 +55,19 @@ def test_p7_a_word_holds_projected_records_whose_coordinates_are_longer_than_the
     assert most * record + 12 * 6**0.5 * sigma < 2.0 ** (bits - 1) <= 2 * (most + 1) * record
 
 
+def test_p7_a_word_holds_the_noise_of_the_fewest_silos_where_shares_are_announced() -> None:
+    """Which have more of it together than all have, and here it takes up most of the word."""
+    shares = NoiseShares(sharing=20, dropouts=14, known=5, announced=True)
+    mechanism = Mechanism(
+        purpose="sums", relation="add-remove", delta=1e-5, steps=1, records=20, sample_rate=1.0
+    )
+    parties = Parties(names=numbered(20), colluders=5)
+    bits, sigma, most = grid_for(mechanism, parties, 1e3, shares)
+    record = sigma / (1e3 / shares.count**0.5)  # grid steps
+    spread = 12 * sigma * shares.count**0.5 * max(shares.total(n) for n in range(6, 21))
+    assert most * record + spread <= 2.0 ** (bits - 1) - 1 < (most + 1) * record + spread
+
+
 def test_p6_the_slack_is_taken_from_delta_at_the_whole_epsilon() -> None:
     certificate = Certificate(epsilon=0.5, slack=1e-7, failure=1e-8, delta_factor=1.1)
     left = _left_by_precision(Privacy(epsilon=2.0, delta=1e-5), certificate)

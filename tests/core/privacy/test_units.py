@@ -124,6 +124,13 @@ def test_p20_vectors_of_records_never_exceed_the_pair_of_equal_ones() -> None:
                 assert one <= bound + 1e-9
 
 
+def test_p20_no_mass_is_left_out_that_a_float_holds() -> None:
+    edges = Removal(rate=0.02, shift=1.3).loss(np.arange(0.0, 31.0))
+    alone = UnitRemoval(rate=0.02, shift=1.3, records=1).masses(edges)
+    for found, wanted in zip(alone, Removal(rate=0.02, shift=1.3).masses(edges), strict=True):
+        assert found == pytest.approx(wanted, rel=1e-6, abs=0)
+
+
 def test_p20_of_one_record_is_p1_and_losses_invert() -> None:
     law = UnitRemoval(rate=0.02, shift=1.3, records=6)
     outcomes = np.linspace(-9, 14, 200)

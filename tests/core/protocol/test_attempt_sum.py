@@ -7,6 +7,7 @@ import pytest
 
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.protocol.round.attempt_sum import AttemptSum
+from hubbub.core.protocol.round.round_parameters import digest_of_shares
 from protocol.parties import World, refused, world
 from protocol.test_full_shares import FULL
 
@@ -84,8 +85,15 @@ def test_p4_a_share_comes_once_after_its_silos_answer_and_before_nodes_are_told(
 
 def test_p4_no_total_is_asked_for_before_every_node_has_spoken_of_its_shares() -> None:
     fold = answered(FULL)
-    with refused("aggregator", "expected no REQUEST now"):
-        fold.take(named(FULL, Tag.REQUEST, fold)[0])
+    asked, numbers = named(FULL, Tag.REQUEST, fold)[0], FULL.round_parameters
+    for arrived in named(FULL, Tag.ARRIVED, fold):
+        fold.take(arrived)
+    held = numbers.named_payload(set(), digest_of_shares(MODEL, {}))
+    for node in FULL.roster.nodes:
+        with refused("aggregator", "expected no REQUEST now"):
+            fold.take(asked)
+        fold.take(frame(FULL, node, Tag.HELD, held))
+    fold.take(asked)
 
 
 @pytest.mark.parametrize("w", [NODES, FULL], ids=["masks", "shares"])

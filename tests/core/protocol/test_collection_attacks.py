@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations, product
@@ -17,6 +18,10 @@ from scipy.stats import chi2
 from hubbub.core.errors import IntegrityError, ProtocolError
 from hubbub.core.protocol.primitives import ring
 from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.core.session.offer import SessionOffer
+from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.transcript.frame_records import files, read_header
+from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.site.collected.collection_frames import (
     SEALED_SEED_BYTES,
     Deposit,
@@ -25,10 +30,10 @@ from hubbub.site.collected.collection_frames import (
     mask_key,
     opened_seed,
 )
-from hubbub.site.collected.collector import CollectorBox
+from hubbub.site.collected.collector import CollectionReplay, CollectorBox
 from hubbub.site.network.kept_frames import KeptFrames
 from protocol.collection_world import Collection, Task, collection, residues, seeded
-from protocol.parties import refused
+from protocol.parties import flipped, refused
 
 
 def payload(frame: bytes) -> bytes:
@@ -305,6 +310,22 @@ def test_p30_nothing_is_fixed_before_every_node_has_looked() -> None:
         collector.take_look(8, collector.to_look(8), said)
 
 
+def test_p30_no_set_is_fixed_of_one_silo_less_than_the_quorum() -> None:
+    c = collection()
+    collector = c.collector_with_keys()
+    for count, silo in enumerate((1, 2, 3, 4), 1):
+        collector.take_deposit(c.deposit(silo))
+        for node in c.nodes:
+            shown = collector.to_look(node)
+            new = heads({one: collector.deposits[one] for one in shown})
+            said = c.node(node).look(c.states[node], c.node_keys, new)
+            collector.take_look(node, shown, said)
+        if count < 4:
+            with pytest.raises(ProtocolError, match=f"at least 4 silos, got {count}"):
+                collector.fix(c.w.keys[0])
+    assert collector.fix(c.w.keys[0])
+
+
 # Equivocation -------------------------------------------------------------------------------------
 
 
@@ -317,6 +338,8 @@ def test_p30_two_node_keys_of_one_node_have_two_qs_and_nothing_adds_up() -> None
     assert other.q != honest.q
     deposits = {silo: c.deposit(silo) for silo in (1, 2, 3)}
     deposits |= {silo: c.deposit(silo, opening=other) for silo in (4, 5)}
+    with refused("relay", "shown other frames"):
+        c.node(6).look(c.states[6], c.node_keys, heads(deposits))
     with refused("relay", "shown other frames"):
         c.promise(6, c.set_of(deposits), heads(deposits))
     with refused("relay", "shown other frames"):
@@ -687,6 +710,43 @@ def test_frames_in_any_order_and_doubled_make_the_same_sum() -> None:
         for one in (*promises, *reversed(promises), *last, *last):
             (collector.take_total if one in totals else collector.take_promise)(one)
         assert collector.integers().tolist() == [1110] * 5
+
+
+def test_p30_a_collection_is_played_again_from_each_frame_once_and_in_order(
+    tmp_path: Path,
+) -> None:
+    c = collection()
+    c.collect = c.w.forge(
+        0, Tag.COLLECT, SessionOffer.of("statistics", c.numbers).payload(), session=c.id
+    )
+    deposits = deposited(c)
+    fixed, shown = c.set_of(deposits), heads(deposits)
+    promises = [c.promise(node, fixed, shown) for node in c.nodes]
+    totals = [c.total(node, shown, promises) for node in c.nodes]
+    sent = [part for one in deposits.values() for part in (one.deposit, one.vector)]
+
+    def play(*frames: bytes) -> ReplayedSession:
+        with tempfile.TemporaryDirectory(dir=tmp_path) as made:
+            terms = {"full": True, "purpose": "statistics", "round_parameters": c.numbers}
+            where = {"study": c.place.study, "session": c.id, "roster": c.w.roster}
+            with Transcript(Path(made), **where, **terms) as kept:
+                for one in frames:
+                    kept.keep(one)
+            (path,) = files(Path(made))
+            return CollectionReplay(read_header(path), c.numbers, None).play(path)
+
+    begun, other = [c.collect, *c.node_keys], c.w.forge(8, Tag.SET_PROMISE, bytes(32), session=c.id)
+    assert play(*begun, *sent, fixed, *promises, *totals).attempts == 1
+    for wrong, says in (
+        ([*begun, *sent, fixed, *promises, *totals, totals[-1]], "one SET_TOTAL of every node"),
+        ([*begun, *sent, fixed, *promises, *totals[:-1]], "one SET_TOTAL of every node"),
+        ([*begun, *sent, fixed, *promises[:-1], *totals, promises[-1]], "no SET_PROMISE there"),
+        ([*begun, *sent, fixed, *promises[:-1], other, *totals], "to promise this SET"),
+        ([c.collect, *sent, *c.node_keys, fixed, *promises, *totals], "no NODE_KEY there"),
+        ([*begun, *sent, fixed, *promises, *totals[:-1], flipped(totals[-1], -1)], "false sign"),
+    ):
+        with pytest.raises(IntegrityError, match=says):
+            play(*wrong)
 
 
 def test_nothing_secret_is_shown() -> None:

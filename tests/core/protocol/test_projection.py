@@ -382,6 +382,9 @@ def test_the_last_grid_within_the_margin_is_taken_and_the_next_refused(kind: str
         assert one.allowance <= 2.0**-11 + 2.0**-17
         with pytest.raises(StudyError, match="lower one of them"):
             shape(kind, parameters, 10, records=records + 1)
+    for clip in (0.999, 1.5):  # the grid alone, whose steps are powers of two
+        with pytest.raises(StudyError, match="lower one of them"):
+            shape(kind, 2**24, 10, clip=clip, records=2**17)
 
 
 @pytest.mark.parametrize(

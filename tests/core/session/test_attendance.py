@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.session.ask import RESTARTED, Absent, Answer, Attendance, Call, Peers
+from hubbub.core.session.rounds import Rounds
 
 GONE = Absent(why="silent", said="it is not there")
 ANEW = Absent(why=RESTARTED, said="by its own signed word")
@@ -106,3 +107,15 @@ def test_p29_p25_who_says_that_it_knows_the_session_is_believed_if_it_may_be_in_
     assert attendance.ask_absent() is not returns
     assert (index in attendance.absent) is not returns
     assert attendance.on_probation == ({index} if returns else set())
+
+
+@pytest.mark.parametrize(("quorum", "correlated"), [(3, False), (3, True), (2, False), (2, True)])
+def test_p25_who_failed_last_is_asked_first_unless_all_must_be_shown_every_attempt(
+    quorum: int, correlated: bool
+) -> None:
+    """Where all are needed nobody pays before it answers: none of them goes on without it."""
+    told = SimpleNamespace(quorum=quorum, needs_every_attempt=correlated)
+    attendance = SimpleNamespace(on_probation={BOB})
+    rounds: Any = SimpleNamespace(round_parameters=told, attendance=attendance, peers=Answering([]))
+    spared = correlated and quorum == 2
+    assert Rounds._first_asked.fget(rounds) == (set() if spared else {BOB})  # type: ignore[attr-defined]

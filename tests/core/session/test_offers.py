@@ -14,7 +14,7 @@ from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.correlated_noise import UNIT
 from hubbub.core.protocol.primitives.wire import Tag
 from hubbub.core.session.ask import Absent, AbsentError, check_frames, check_link
-from hubbub.core.session.offer import RefusedError, SessionOffer
+from hubbub.core.session.offer import RefusedError, SessionOffer, confirmers_of
 from hubbub.core.session.setup import SetUp
 from protocol.parties import refused, world
 
@@ -28,6 +28,17 @@ def offered(**changed: Any) -> SessionOffer:
     content = json.loads(SessionOffer.of("training", MINE).payload())
     content["terms"] |= changed
     return SessionOffer.read(json.dumps(content).encode(), "aggregator")
+
+
+@pytest.mark.parametrize(("nodes", "joint"), [(0, False), (0, True), (2, True), (2, False)])
+def test_p4_silos_without_nodes_or_with_a_joint_seed_confirm_to_one_another(
+    nodes: int, joint: bool
+) -> None:
+    """With nodes and batches of their own they need not; a node hears its neighbours alone."""
+    made = world(4, nodes, joint=joint)
+    for index in range(1, 1 + 4 + nodes):
+        found = confirmers_of(made.layout, made.roster, made.round_parameters, index, {1, 2, 3})
+        assert {*found} == ({1, 2, 3} if index <= 4 and (joint or not nodes) else set())
 
 
 def test_an_offer_of_ones_own_numbers_is_taken_to_the_last_digits_of_its_floats() -> None:

@@ -62,6 +62,24 @@ def test_p9_a_silo_complains_of_the_mixer_alone_whose_list_lacks_its_token(
     lists._mixer.complain.assert_not_called()
 
 
+def test_p9_a_silo_judges_by_the_keys_and_the_names_that_it_was_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From others an honest silo could be found guilty."""
+    lists, read = silo_lists(), mock.Mock()
+    read.return_value.verdict.return_value = ProtocolError("found", culprit="bob")
+    monkeypatch.setattr(token_lists.OpenedList, "read", read)
+    shown = SimpleNamespace(tag=Tag.MIX_NAMES, attempt=1)
+    monkeypatch.setattr(token_lists, "unverified", lambda _: shown)
+    lists._wrap([b"key"])
+    lists._look([b"name"])
+    for parts in ([b"key", b"other"], [b"other", b"name"]):
+        with pytest.raises(ProtocolError, match="got other frames"):
+            lists._judge(parts)
+    with pytest.raises(ProtocolError, match="found"):
+        lists._judge([b"key", b"name"])
+
+
 def test_p9_a_complaint_about_a_list_that_was_not_shown_opens_nothing() -> None:
     making: Any = _Making.__new__(_Making)
     making._names, making._list_context, making._all = [], mock.Mock(), mock.Mock()

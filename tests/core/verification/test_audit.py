@@ -35,8 +35,11 @@ from hubbub.core.protocol.round.masking import Masking
 from hubbub.core.protocol.token_lists.joint_batch import TokenBatches
 from hubbub.core.verification.evidence import audit_result
 from hubbub.core.verification.evidence.audit_result import (
+    SMALL_SHARE,
+    SURELY,
     Seen,
     WorstRates,
+    are_masked,
     choosing_runs,
     epsilon_shown,
 )
@@ -459,6 +462,13 @@ def test_lists_are_called_kept_only_where_fresh_ones_would_hardly_look_so() -> N
     assert of_lists(moved, places) == Seen(lists=1, kept=1)
     assert of_lists(fresh, places) == Seen(lists=1, kept=0)
     assert of_lists(moved[:4], places[:4]) == Seen(lists=1, kept=0)
+
+
+def test_numbers_are_called_unmasked_once_so_many_small_ones_hardly_come_by_chance() -> None:
+    most = int(binom.isf(SURELY, 10_000, SMALL_SHARE))
+    assert binom.sf(most, 10_000, SMALL_SHARE) <= SURELY < binom.sf(most - 1, 10_000, SMALL_SHARE)
+    assert are_masked(10_000, most)
+    assert not are_masked(10_000, most + 1)
 
 
 def test_vectors_are_looked_at_alone_and_less_the_last_one_of_the_same_silo(

@@ -737,17 +737,17 @@ def test_what_all_studies_spent_is_told_where_it_is_more_than_this_ones() -> Non
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "word", "scale"),
+    ("epsilon", "word", "factor", "scale"),
     [
-        (0.02, "hardly", "strong guarantee"),
-        (0.9, "hardly", "strong guarantee"),
-        (2.0, "sometimes", "fair guarantee"),
-        (20.0, "perhaps", "weak guarantee"),
-        (None, "nothing is guaranteed", "no guarantee"),
+        (0.02, "hardly", "at most 1.03,", "strong guarantee"),
+        (0.9, "hardly", "at most 2.46,", "strong guarantee"),
+        (2.0, "sometimes", "at most 7.39,", "fair guarantee"),
+        (20.0, "perhaps", "", "weak guarantee"),
+        (None, "nothing is guaranteed", "", "no guarantee"),
     ],
 )
 def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
-    epsilon: float | None, word: str, scale: str
+    epsilon: float | None, word: str, factor: str, scale: str
 ) -> None:
     rows = [
         exposure("aggregator", 0, 0.01),
@@ -756,6 +756,7 @@ def test_the_first_screen_says_in_plain_words_how_strong_the_promise_is(
     page = rendered(plan=a_plan(epsilon=rows))
     header = read(page).all("header")[0]
     assert word in header.text
+    assert factor in header.text
     assert any(one.text.startswith(scale) for one in of_class(header, "remark"))
 
 

@@ -117,6 +117,8 @@ def test_p26_shares_of_a_patient_are_rounded_down_or_it_would_be_longer_than_a_r
     together = design.sum(cells, design.start, thirds)
     assert np.linalg.norm(together) <= np.linalg.norm(one)
     assert together == pytest.approx((1 - 2.0**-14) * one)  # 3 * 5461 = 2^14 - 1
+    nearer_above = np.array([[5461.6, 5461.6, 5460.8]]) / 2**14
+    assert design.sum(cells, design.start, nearer_above) == pytest.approx((1 - 2.0**-13) * one)
 
 
 @pytest.mark.parametrize("groups", [(2, 2, 2, 2), (3, 2, 3, 1), (1, 1), (1, 1, 1, 1), (5, 1)])

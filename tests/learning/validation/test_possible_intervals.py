@@ -200,6 +200,27 @@ def test_an_auc_near_one_of_few_events_is_in_its_interval() -> None:
     assert missed < 37
 
 
+def test_p27_noise_in_both_records_of_a_pair_is_in_the_interval_of_an_auc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind = Risks(bins=noisy_table.of_risks(64))
+    table = NoisyTable(counts=kind.guess(4000.0), sigma=20.0)
+    whole = kind._auc(table)
+    monkeypatch.setattr(NoisyTable, "pair_noise", 0.0)
+    part = kind._auc(table)
+    assert whole is not None
+    assert part is not None
+    assert whole.high - whole.low > 1.002 * (part.high - part.low)
+
+
+@pytest.mark.parametrize("decoded", [None, np.eye(6)], ids=["sent", "decoded"])
+def test_p27_the_records_of_neighbouring_bins_have_the_noise_of_every_outcome(
+    decoded: np.ndarray | None,
+) -> None:
+    table = NoisyTable(counts=np.ones((6, 3)), sigma=2.0, decoded=decoded)
+    assert table.range_errors([0, 2], [4, 3]) == pytest.approx([2 * 12**0.5, 2 * 3**0.5])
+
+
 @pytest.mark.parametrize("counts", [False, True], ids=["amounts", "counts"])
 def test_intervals_of_amounts_hold_the_score_of_those_who_are_drawn_from(counts: bool) -> None:
     """100 releases of 3000 records: 95 % hold it, of 90 % 73 or more but for 1e-6 a score.

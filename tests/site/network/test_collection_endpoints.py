@@ -38,7 +38,7 @@ from hubbub.site.network.endpoint import NodeEndpoint
 from hubbub.site.network.envelope import read_answer, request
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_files import read_roster, roster_of, write_roster
-from hubbub.site.network.kept_frames import KeptFrames
+from hubbub.site.network.kept_frames import FOLDER, KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     Deaths,
@@ -162,6 +162,17 @@ def test_p30_a_deposit_that_is_on_the_disk_is_the_only_one_that_ever_leaves(tabl
         table.parties.start("cleveland")
         assert table.deposits("cleveland")["cleveland"] == first
     assert len(rows(table.parties, "cleveland")) == 1
+
+
+def test_p30_no_deposit_is_made_again_where_the_first_is_lost(table: Table) -> None:
+    """The silo has noted the collection before it paid, and keeps that beside."""
+    table.opened()
+    table.deposits("cleveland")
+    shutil.rmtree(table.parties.home / "cleveland" / FOLDER)
+    table.parties.start("cleveland")
+    for _ in range(2):
+        said = table.ask("cleveland", Call.COLLECT_DEPOSIT, table.collect, *table.keys)
+        assert refusal(said) == ("protocol", "relay")
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Phase, answer, read_answer
 from hubbub.site.network.kept_frames import KeptFrames
 from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.requests import Requests
 from network.collected import (
     ASKED,
     DAY,
@@ -67,9 +68,19 @@ def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
     tmp_path: Path, noised: Any, sums: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "threads_for", None)  # no model, and so no torch
+    ask, paid = Requests.ask, dict[Call, set[int]]()
+
+    def seen(self: Requests, call: Call, *asked: Any, **named: Any) -> Any:
+        for least in self.least_paid.values():
+            paid.setdefault(call, set()).update(least.values())
+        return ask(self, call, *asked, **named)
+
+    monkeypatch.setattr(Requests, "ask", seen)
     parties = Consortium.gather(tmp_path, asking())
     result = collect(parties)
     assert result is not None
+    # P15: a silo that deposits states that it has paid, and no READY of before goes with it.
+    assert paid[Call.COLLECT_DEPOSIT] == {1}
     check_exact(sums, noised)
     assert result.statistics["baseline"].refusal == ""
     found = verify(tmp_path / "run")

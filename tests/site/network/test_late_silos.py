@@ -10,23 +10,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from hubbub.core.errors import IntegrityError
 from hubbub.core.planning import noise_shares
 from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.core.session.ask import RESTARTED, AbsentError, Call
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
-from hubbub.site.network import folder_files
+from hubbub.site.network import coordinator, folder_files
 from hubbub.site.network.coordinator import Coordinator
 from hubbub.site.network.envelope import Missing, Refusal, answer, read_answer
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.requests import Requests
 from hubbub.site.network.waiting import Check, Timeouts, WaitedError
 from network.relay import HASTY, Jumping, Relay, Watched, at_once, opened
+from protocol.parties import world
 
 FIVE = ("ann", "bob", "cyn", "dan", "eve")
 PART = {"dropouts": 2, "colluders": 0}
@@ -338,6 +342,36 @@ def test_the_end_is_told_in_an_earlier_session_to_who_was_not_in_the_last(gather
     assert all(one.closed for one in bob._sessions.values())
     said = parties.ask("bob", Call.MODEL, first, [b"x"])
     assert unverified(said[0]).tag is Tag.REFUSAL
+
+
+@pytest.mark.parametrize(("colluders", "believed"), [(0, 2), (1, 2), (2, 1)])
+def test_p15_no_more_silos_than_may_lie_make_others_pay_for_attempts_that_never_were(
+    monkeypatch: pytest.MonkeyPatch, colluders: int, believed: int
+) -> None:
+    """One silo alone is not believed, where nobody colludes neither: a relay may be behind it."""
+    monkeypatch.setattr(coordinator, "main_of", lambda _: terms)
+    terms = SimpleNamespace(mechanism=SimpleNamespace(purpose="training"))
+    said, everybody = {"silo-1": 9, "silo-2": 2, "silo-3": 1}, world()
+    made: Any = Coordinator.__new__(Coordinator)
+    made.requests = Mock(roster=everybody.roster, paid={"training": said})
+    made.study = SimpleNamespace(id=bytes(32), parties=SimpleNamespace(colluders=colluders))
+    made.party_folder = SimpleNamespace(notes=Mock(most_paid=lambda *named: named[-1]))
+    made._unbelieved = set()
+    assert made.charged("training", lambda: 0) == believed
+    made.requests.warn.assert_called_once_with("unbelieved", whom="silo-1", count=9)
+
+
+def test_p15_no_silo_signs_in_the_end_for_one_attempt_less_than_it_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: Any = Coordinator.__new__(Coordinator)
+    monkeypatch.setattr(coordinator, "main_of", Mock())
+    made.study, made._answers = None, lambda _: Counter({"ann": 3, "bob": 2})
+    signed = [{"silo": "ann", "attempts": 3}, {"silo": "bob", "attempts": 3}]
+    made.check_paid(signed)
+    signed[0]["attempts"] = 2
+    with pytest.raises(IntegrityError, match="ann 2 of 3: their folders were set back"):
+        made.check_paid(signed)
 
 
 def test_what_silos_have_paid_for_is_known_though_who_paid_most_is_away(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,8 +32,8 @@ from hubbub.core.planning.noise_shares import is_sparse
 from hubbub.core.protocol.agreement import masks
 from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.protocol.primitives.wire import unverified
-from hubbub.core.session.ask import Absent, AbsentError
-from hubbub.site.network import waiting
+from hubbub.core.session.ask import Absent, AbsentError, Call
+from hubbub.site.network import silo_endpoint, waiting
 from hubbub.site.network.envelope import Missing, Refusal, VersionError
 from hubbub.site.network.folder_files import GRAPHS, MOST_FRUITLESS, FruitlessError
 from hubbub.site.network.silo_endpoint import SiloEndpoint
@@ -402,6 +403,24 @@ def test_a_session_that_is_lost_is_followed_by_the_next_also_where_nobody_waits(
     )
     brief = replace(HASTY, waiting=0.0)
     assert parties.serve(engine, timeouts=brief).final["step"] >= 3
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_p19_what_a_silo_has_summed_leaves_at_its_pace(
+    monkeypatch: pytest.MonkeyPatch, joint: bool
+) -> None:
+    """Where a seed is joint, sums are made once it is known."""
+    paced, made = list[float](), Mock(spec=SiloEndpoint, _pace=0.5)
+    monkeypatch.setattr(silo_endpoint, "keep_pace", lambda _, pace: paced.append(pace))
+    state = Mock(answered=True)
+    state.study.model = None
+    state.membership.round_parameters.needs_joint_seed = joint
+    for call in (Call.OPEN, Call.SEED, Call.MODEL):
+        SiloEndpoint.answer_to(made, state, call, [])
+        due = call is (Call.SEED if joint else Call.MODEL)
+        assert (len(paced), made._attempt_answered.call_count) == (int(due), int(due))
+        paced.clear()
+        made._attempt_answered.reset_mock()
 
 
 @pytest.mark.parametrize(("took", "left"), [(0.25, 0.25), (1.125, 0.375), (0.5, 0.0)])

@@ -10,20 +10,26 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.learning.validation.made_up import SILOS, write_silos
 
-from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.core.runs import federated, loop
-from hubbub.core.session.ask import Call
+from hubbub.core.session.ask import Absent, Call
 from hubbub.core.verification.evidence.evidence_file import REDERIVED
 from hubbub.core.verification.replay.checking import verify
 from hubbub.core.verification.transcript.frame_records import files, read, read_header
 from hubbub.site.network.coordinator import StudyClosing
+from hubbub.site.network.endpoint import Endpoint
 from hubbub.site.network.envelope import Missing, Phase
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.waiting import Timeouts
 from network.consortium import table
 from network.relay import (
     Relay,
@@ -36,6 +42,7 @@ from network.relay import (
     refusal,
     setting_of,
 )
+from protocol.parties import world
 from run.test_taken_states import Forger
 
 NORTH = SILOS[0]
@@ -131,6 +138,34 @@ def test_a_silo_signs_one_result_and_no_other_after_a_restart_neither(parties: W
     assert refusal(show(parties, again, OTHER)) == REFUSED
     assert refusal(asked(parties, again, begun(again, "coefficients", OTHER))) == REFUSED
     assert unverified(show(parties, again, MODEL)[0]).tag is Tag.RESULT_SIGNED
+
+
+def test_who_signs_another_result_takes_no_part_in_what_is_asked_at_this_one() -> None:
+    everybody, session, mine, another = world(), bytes(16), bytes(32), bytes([1] * 32)
+    requests = Requests(everybody.roster, bytes(32), None, EventLog(party="a"), Timeouts())  # type: ignore[arg-type]
+    closing = StudyClosing(requests=requests, study=SimpleNamespace(id=bytes(32)))  # type: ignore[arg-type]
+    where = {"study": bytes(32), "session": session, "sender": 1, "receiver": 0}
+    anothers = Frame(tag=Tag.RESULT_SIGNED, payload=mine, **where | {"sender": 2})
+    assert isinstance(closing._word(mine, session, 1, [anothers.sealed(everybody.keys[2])]), Absent)
+    for digest in (mine, another):
+        word = Frame(tag=Tag.RESULT_SIGNED, payload=digest, **where).sealed(everybody.keys[1])
+        found = closing._word(mine, session, 1, [word])
+        if digest == mine:
+            assert found == word
+        else:
+            assert isinstance(found, Absent)
+            assert found.culprit == everybody.roster.name(1)
+
+
+@pytest.mark.parametrize(("sender", "tag"), [(1, Tag.CLOSE), (0, Tag.RESULT)])
+def test_p32_nobody_but_the_aggregator_ends_a_study(sender: int, tag: Tag) -> None:
+    everybody, place = world(), {"study": bytes(32), "session": bytes(16)}
+    endpoint: Any = SimpleNamespace(roster=everybody.roster)
+    true = Frame(tag=Tag.CLOSE, payload=b"{}", sender=0, **place).sealed(everybody.keys[0])
+    assert bytes(Endpoint.from_aggregator(endpoint, *place.values(), true, Tag.CLOSE)) == b"{}"
+    other = Frame(tag=tag, payload=b"{}", sender=sender, **place).sealed(everybody.keys[sender])
+    with pytest.raises(ProtocolError, match="expected a CLOSE of the aggregator"):
+        Endpoint.from_aggregator(endpoint, *place.values(), other, Tag.CLOSE)
 
 
 def test_a_silo_answers_at_the_result_alone_once_there_is_one_and_nothing_after_the_end(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.wire import EVERYBODY
 from hubbub.core.session.ask import Call
 from hubbub.core.session.token_lists import TokenListBatches
 from hubbub.site.network.envelope import OFFER_LIMIT, Refusal, SizeLimits, request, word_limit
@@ -182,6 +183,22 @@ def test_a_refusal_of_another_request_refuses_nothing() -> None:
     assert refused.why == "budget"
     with pytest.raises(ProtocolError, match="of something else"):
         requests._refusal(1, [frame], other)
+
+
+def test_a_refusal_without_a_place_is_signed_by_who_was_asked() -> None:
+    """Who joins has no roster yet; of such a refusal nothing but its signature says whose it is."""
+    everybody, asked = world(), request(Call.OPEN, bytes(16), [b"a"])
+    requests = Requests(everybody.roster, bytes(32), None, EventLog(party="a"), Timeouts())  # type: ignore[arg-type]
+    own, anothers = (
+        Refusal(why="budget", said="").sealed(asked, everybody.keys[index], EVERYBODY)
+        for index in (1, 2)
+    )
+    refused = requests._refusal(1, [own], asked)
+    assert refused is not None
+    assert refused.why == "budget"
+    with pytest.raises(ProtocolError, match="false signature") as raised:
+        requests._refusal(1, [anothers], asked)
+    assert raised.value.culprit == "relay"
 
 
 def test_a_server_that_announces_a_message_larger_than_any_is_left() -> None:

@@ -201,6 +201,21 @@ def test_nothing_is_left_of_a_reading_that_failed(embedded: dict[str, Path]):
     assert list((home / "extracts").iterdir()) == []
 
 
+def test_p31_duckdb_reads_no_file_but_its_own(tmp_path: Path):
+    """Nor one that its database names, in a view, which a query takes for a table."""
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    read = f"SELECT a FROM read_csv('{tmp_path / 'secret.csv'}')"
+    with database(tmp_path, "duckdb") as opened:
+        opened.execute("CREATE TABLE own (a INTEGER)")
+        opened.execute("INSERT INTO own VALUES (1)")
+        opened.execute(f"CREATE VIEW others AS {read}")
+    connection = connection_of("north", tmp_path)
+    assert list(rows_of(connection, "SELECT a FROM own", "north")) == [[(1,)]]
+    for statement in (read, "SELECT a FROM others"):
+        with pytest.raises(DataError, match="answer the study's query"):
+            list(rows_of(connection, statement, "north"))
+
+
 @pytest.mark.slow
 def test_embedded_engines_only_read(embedded: dict[str, Path], tmp_path: Path):
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")

@@ -157,8 +157,16 @@ REFUSED = {
     "SELECT pid FROM (VALUES (1)) AS t(pid)": "data.query to filter",
     # rows' places, columns of other queries, ambiguous ones
     "SELECT pid, ctid AS c FROM patients": "the place of a row",
-    "SELECT pid, rowid AS c FROM patients": "the place of a row",
     "SELECT pid, xmin AS c FROM patients": "the place of a row",
+    "SELECT pid, xmax AS c FROM patients": "the place of a row",
+    "SELECT pid, cmin AS c FROM patients": "the place of a row",
+    "SELECT pid, cmax AS c FROM patients": "the place of a row",
+    "SELECT pid, tableoid AS c FROM patients": "the place of a row",
+    "SELECT pid, oid AS c FROM patients": "the place of a row",
+    "SELECT pid, rowid AS c FROM patients": "the place of a row",
+    "SELECT pid, _rowid_ AS c FROM patients": "the place of a row",
+    "SELECT pid, rownum AS c FROM patients": "the place of a row",
+    "SELECT pid, rownumber AS c FROM patients": "the place of a row",
     'SELECT pid, "ROWID" AS c FROM patients': "the place of a row",
     "SELECT pid, q.age AS c FROM patients": "not in this FROM",
     "SELECT a.pid, b.k FROM patients a JOIN (SELECT v.pid, a.age AS k FROM visits v) b "
@@ -377,6 +385,8 @@ NAMES = {
     "SELECT a.pid, MAX(CAST(a.hiv AS TEXT)) AS m FROM visits a GROUP BY a.pid": "several ways",
     "SELECT a.pid, a.hiv, COUNT(*) AS n FROM visits a GROUP BY a.pid, a.hiv": "equal values",
     "SELECT a.pid, CAST(a.hiv AS TEXT) AS h FROM visits a GROUP BY a.pid, a.hiv": "equal values",
+    "WITH b AS (SELECT v.pid, CAST(v.hiv AS DOUBLE PRECISION) AS h FROM visits v) "
+    "SELECT b.pid, b.h FROM b GROUP BY b.pid, b.h": "equal values",
 }
 
 
