@@ -27,13 +27,13 @@ def _like(model: nn.Module) -> tuple[object, ...] | None:
     return repr(model), vars(model).get("places"), *parts
 
 
-def _method_for(model: nn.Module, shape: Any, targets: Any, *, target_type: Any) -> str:
+def _method_for(model: nn.Module, shape: Any, targets: Any, **told: Any) -> str:
     """See `hubbub.learning.method_for`."""
-    find = partial(_METHOD_FOR, model, shape, targets, target_type=target_type)
+    find = partial(_METHOD_FOR, model, shape, targets, **told)
     like = _like(model)
     if like is None:
         return find()
-    key = (like, shape, targets.dtype, targets.shape[1:], target_type)
+    key = (like, shape, targets.dtype, targets.shape[1:], *told.values())
     if key not in _METHODS:
         _METHODS[key] = find()
     return _METHODS[key]
