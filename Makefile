@@ -83,8 +83,8 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-# Four processes of about one length, by rooms: each collects and compiles its own alone, and no
-# worker's word about each test goes through another. With arguments, pytest gets those alone.
+# Five processes, by rooms: each collects and compiles its own alone, and no worker's word about
+# each test goes through another. With arguments, pytest gets those alone.
 APART := tests/site tests/learning tests/estimation
 QUICK := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 0 -q -m "not slow"
 
@@ -97,7 +97,8 @@ test: lint
 	  $(QUICK) tests/learning > $$logs/learning 2>&1 & each="$$each $$!"; \
 	  $(QUICK) $(APART:%=--ignore=%) $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/') \
 	    > $$logs/others 2>&1 & each="$$each $$!"; \
-	  trap "kill $$each" INT; $(QUICK) tests/site tests/estimation; end=$$?; \
+	  $(QUICK) tests/estimation > $$logs/estimation 2>&1 & each="$$each $$!"; \
+	  trap "kill $$each" INT; $(QUICK) tests/site; end=$$?; \
 	  for one in $$each; do wait $$one || end=1; done; cat $$logs/*; rm -r $$logs; exit $$end
 else
 test: lint
