@@ -40,7 +40,6 @@ TOOLS_OF_CORES = ("pytest-xdist", "execnet")
 MORE = (
     "core/session/test_check_apart.py",
     "core/planning/test_silo_capacity.py",
-    "core/study/test_cell_stream.py",
     "core/study/test_imported_code.py",
     "core/study/test_node_hosts.py",
     "core/study/test_study.py",

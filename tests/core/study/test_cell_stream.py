@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
-from hubbub.core.errors import DataError
-from hubbub.core.study.cell_stream import CellStream, texts_of
-from hubbub.core.study.extract import gather, order_number
-from hubbub.core.study.sealed_arrays import Seal
-from hubbub.core.study.study import Study
+from hubbub.core.study.cell_stream import texts_of
+from hubbub.core.study.extract import order_number
 
 # Values that Python holds equal, so that a table by value would give one's text to all.
 EQUAL = ([0.0, -0.0], [1, 1.0, True], [Decimal("1.50"), Decimal("1.5")], [Decimal(0), 0.0])
@@ -39,28 +35,3 @@ def test_a_patients_first_rows_are_told_by_the_time_of_day_too() -> None:
     assert order_number("2024-05-31, noon") == order_number("2024-05-31")
     assert order_number("31.05.2024") is None
     assert order_number("0001-01-01 00:00+23:59") is not None
-
-
-@pytest.mark.parametrize(("key", "found"), [("1e+16", r"past 2\*\*53"), ("NA", "found none")])
-def test_p21_in_parts_too_a_key_of_several_people_is_refused_as_what_it_is(
-    key: str, found: str, tmp_path: Path
-):
-    study = Study.from_table(
-        {
-            "study": {"name": "s"},
-            "parties": {"names": ["a", "b"], "colluders": 0},
-            "data": {
-                "files": "{name}.csv",
-                "patient": "pid",
-                "most_per_patient": 1,
-                "columns": {"age": {"low": 0, "high": 9}},
-            },
-            "statistics": {"ages": {"kind": "histogram", "column": "age", "bins": 3}},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-        }
-    )
-    cells = {"pid": ["7", key], "age": ["1", "2"]}
-    stream = CellStream(origin="parts", pieces=lambda: iter([cells]), ordered=True)
-    with pytest.raises(DataError, match=f"{found}.* in parts, column 'pid'") as error:
-        gather(study, stream, tmp_path, Seal(bytes(32), b""))
-    assert "row" not in str(error.value)

@@ -11,6 +11,9 @@ import pytest
 from hubbub import Study
 from hubbub.core.errors import DataError, StudyError
 from hubbub.core.study import silo_records
+from hubbub.core.study.cell_stream import CellStream
+from hubbub.core.study.extract import gather
+from hubbub.core.study.sealed_arrays import Seal
 from hubbub.desk.cli.main import main
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -122,3 +125,14 @@ def test_parts_that_are_none_are_refused(here: Path):
         silo_records.check_file(study(files="absent/{name}/"), "north", here)
     with pytest.raises(StudyError, match="a folder of parts"):
         study(files="{name}")
+
+
+@pytest.mark.parametrize(("key", "found"), [("1e+16", r"past 2\*\*53"), ("NA", "found none")])
+def test_p21_in_parts_too_a_key_of_several_people_is_refused_as_what_it_is(
+    key: str, found: str, tmp_path: Path
+):
+    cells = {"pid": ["7", key], "age": ["1", "2"], "smokes": ["True"] * 2, "died": ["0", "1"]}
+    stream = CellStream(origin="parts", pieces=lambda: iter([cells]), ordered=True)
+    with pytest.raises(DataError, match=f"{found}.* in parts, column 'pid'") as error:
+        gather(study(**PATIENTS), stream, tmp_path, Seal(bytes(32), b""))
+    assert "row" not in str(error.value)
